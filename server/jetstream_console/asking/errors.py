@@ -23,3 +23,7 @@ class RefusedError(AskingError):
 
 class UnreachableError(AskingError):
     """No server answered."""
+
+
+class UnansweredError(UnreachableError):
+    """No server answered what may have reached one: it may have been done."""

@@ -20,7 +20,12 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 from nats.errors import Error, NoRespondersError
 
-from jetstream_console.asking.errors import AskingError, RefusedError, UnreachableError
+from jetstream_console.asking.errors import (
+    AskingError,
+    RefusedError,
+    UnansweredError,
+    UnreachableError,
+)
 from jetstream_spark.options.option_values import Secret
 
 _RECONNECT_WAIT_S = 1
@@ -159,7 +164,8 @@ class ServerLink:
         """Return the answer to a request; of a publish into a stream, its acknowledgement.
 
         Raises:
-            UnreachableError: there is no connection, nobody answered in time, or nobody listens.
+            UnreachableError: there is no connection, or nobody listens.
+            UnansweredError: nobody answered in time, or before the connection was lost.
             RefusedError: the user may not ask this, or the subject is too long for any server.
         """
         if len(subject.encode("utf-8", "replace")) > _SUBJECT_BYTES_MAX:
@@ -234,7 +240,7 @@ class ServerLink:
             raise UnreachableError(f"Nobody listens to '{subject}'.") from None
         except TimeoutError:
             seconds = self.target.request_timeout_s
-            raise UnreachableError(f"There was no answer within {seconds:g} s.") from None
+            raise UnansweredError(f"There was no answer within {seconds:g} s.") from None
         except (Error, OSError, ValueError) as error:
             raise UnreachableError(_words(error)) from None
 
@@ -306,9 +312,12 @@ class ServerLink:
 
     async def _on_disconnected(self) -> None:
         self._words = "The connection was lost; it is being made anew."
+        # What waits to be sent would be done after those who asked for it heard that it was lost.
+        self._client._pending.clear()
+        self._client._pending_data_size = 0
         for each in [each for waiting in self._asked.values() for each in waiting]:
             if not each.done():
-                each.set_result(UnreachableError(self._words))
+                each.set_result(UnansweredError(self._words))
 
 
 def _tls(target: Target) -> ssl.SSLContext | None:

@@ -10,7 +10,7 @@ from nicegui import ui
 from jetstream_console.asking.advisories import DEEDS, METRICS, REQUESTS, Advisories, Advisory
 from jetstream_console.console import Console
 from jetstream_console.pages.columns import OPENING_CELL, column
-from jetstream_console.pages.frame import answered, frame, load, refusal
+from jetstream_console.pages.frame import answered, frame, load
 from jetstream_console.showing.payload import cut, printable
 from jetstream_console.showing.quantities import count, when
 from jetstream_console.showing.redaction import without_secrets
@@ -42,6 +42,7 @@ class Live:
     def __init__(self, console: Console) -> None:
         self._advisories = Advisories(console.link)
         self._shown = -1
+        self._was_open = False
         with ui.row().classes("items-center gap-4"):
             self._wanted = ui.input("Text in them").props("clearable dense").mark("filter")
             self._requests = ui.checkbox("API requests").mark("requests")
@@ -60,25 +61,27 @@ class Live:
         self._requests.on_value_change(self.begin)
         self._metrics.on_value_change(self.begin)
         self._timer = ui.timer(_EVERY_S, self._look, active=False)
-        ui.context.client.on_disconnect(self._advisories.close)
+        # A browser that was cut off comes back within seconds, and goes on.
+        ui.context.client.on_delete(self._advisories.close)
 
     async def begin(self) -> None:
         """Listen to what is chosen now."""
-        self._words.clear()
         subjects = [DEEDS]
         subjects += [REQUESTS] if self._requests.value else []
         subjects += [METRICS] if self._metrics.value else []
-        await answered(self._words, self._advisories.open(tuple(subjects)))
-        if not self._timer.is_deleted:
+        await answered(self._words, self._advisories.open(tuple(subjects)), clears=True)
+        self._was_open = self._advisories.is_open
+        if self._timer.is_deleted:
+            await self._advisories.close()
+        else:
             self._timer.activate()
             self._look()
 
     def _look(self) -> None:
-        if not self._advisories.is_open:
-            if not self._words.default_slot.children:
-                with self._words:
-                    refusal("Nothing more comes: the connection has ended.")
-            self._timer.deactivate()
+        if self._was_open and not self._advisories.is_open:
+            # The connection was given up; what comes until there is another is not heard.
+            self._was_open = False
+            load(self._words, self.begin)
         if self._advisories.count != self._shown:
             self._fill()
 

@@ -44,7 +44,7 @@ def show(console: Console, name: str) -> None:
         place = ui.column().classes("w-full")
 
     async def look() -> None:
-        bucket = await answered(place, bucket_detail(console.api, name))
+        bucket = await answered(place, bucket_detail(console.api, name), clears=True)
         if bucket is None:
             return
         with place:
@@ -94,7 +94,7 @@ class KeyPages:
         load(self._place, self._show_newest)
 
     async def _show_newest(self) -> None:
-        end = await answered(self._place, self._reader.end())
+        end = await answered(self._place, self._reader.end(), clears=True)
         if end is not None:
             await self._show(end)
 
@@ -106,15 +106,13 @@ class KeyPages:
 
     async def _show(self, end: int) -> None:
         asked = self._reader.keys(end, self._pattern.value.strip(), PAGE, self._shows_gone.value)
-        self._place.clear()
-        page = await answered(self._place, asked)
+        page = await answered(self._place, asked, clears=True)
         if page is None:
             return
         self._page = page
         more = ", there may be more" if page.has_more else ""
         self._said.text = f"{count(len(page.entries))} keys{more}"
         rows = [_row(self._bucket, each) for each in page.entries]
-        self._place.clear()
         with self._place:
             table = ui.table(columns=_KEYS, rows=rows, row_key="revision")
             table.classes("w-full").mark("key-table").add_slot("body-cell-key", LINK_CELL)
@@ -151,7 +149,7 @@ class Watching:
         except AskingError as error:
             self._end(str(error))
             return
-        self._said.text = "Watching."
+        self._said.text = ""
         await self._look()
         self._timer.activate()
 
@@ -174,6 +172,7 @@ class Watching:
             return
         if self._words.default_slot.children:
             self._words.clear()
+        self._said.text = self._said.text or "Watching."
         if not (came.messages or came.skipped or came.is_remade):
             return
         for message in came.messages:
@@ -211,7 +210,7 @@ def _new(writer: EntryWriter, bucket: str) -> None:
         name = (key.value or "").strip()
         button.disable()
         try:
-            revision = await answered(place, _created(name))
+            revision = await answered(place, _created(name), changes=True)
         finally:
             button.enable()
         if revision is not None:

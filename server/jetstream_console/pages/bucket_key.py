@@ -45,15 +45,16 @@ def show(console: Console, bucket_name: str, key: str, revision: int) -> None:
         below = ui.column().classes("w-full")
 
     async def look() -> None:
-        bucket = await answered(top, bucket_detail(console.api, bucket_name))
+        bucket = await answered(top, bucket_detail(console.api, bucket_name), clears=True)
         if bucket is None:
             return
         reader = EntryReader(console.api, bucket)
         asked = reader.at(key, revision) if revision else reader.latest(key)
-        entry = await answered(top, asked)
+        entry = await answered(top, asked, clears=True)
         if entry is not None:
             with top:
                 _entry(bucket, entry)
+        below.clear()
         with below:
             if console.is_writable and entry is not None:
                 Editing(EntryWriter(console.api, bucket), bucket.name, entry)
@@ -127,7 +128,7 @@ class Editing:
 
     async def _say(self, write: Callable[[], Awaitable[int]]) -> None:
         self._place.clear()
-        revision = await answered(self._place, write())
+        revision = await answered(self._place, write(), changes=True)
         if revision is not None:
             with self._place, ui.row().classes("items-center gap-2").props("role=status"):
                 ui.label(f"Written as revision {count(revision)}.").mark("done")
@@ -146,10 +147,11 @@ class History:
         load(self._place, self._look)
 
     async def _look(self) -> None:
-        end = await answered(self._place, self._reader.end())
+        end = await answered(self._place, self._reader.end(), clears=True)
         if end is None:
             return
-        page = await answered(self._place, self._reader.history(self._key, end, PAGE))
+        asked = self._reader.history(self._key, end, PAGE)
+        page = await answered(self._place, asked, clears=True)
         if page is None:
             return
         with self._place:

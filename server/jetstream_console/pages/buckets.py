@@ -62,8 +62,7 @@ def show(console: Console) -> None:
         )
 
     async def look() -> None:
-        said.clear()
-        found = await answered(said, all_buckets(console.api))
+        found = await answered(said, all_buckets(console.api), clears=True)
         if found is None:
             return
         rows[:] = found.rows

@@ -18,7 +18,6 @@ from jetstream_console.showing.quantities import count
 ROWS_MAX = 1_024
 _SORTS = {
     "cid": "oldest",
-    "start": "youngest",
     "msgs_from": "messages from them",
     "msgs_to": "messages to them",
     "bytes_from": "bytes from them",

@@ -139,7 +139,7 @@ class Changing:
             await asked
             return words
 
-        said = await answered(self._place, done())
+        said = await answered(self._place, done(), changes=True)
         if said is not None:
             with self._place:
                 ui.label(said).mark("done").props("role=status")

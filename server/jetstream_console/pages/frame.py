@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TypeVar
 from urllib.parse import quote
 
 from nicegui import ui
 
-from jetstream_console.asking.errors import AskingError
+from jetstream_console.asking.errors import AskingError, UnansweredError, UnreachableError
 from jetstream_console.console import Console
 
 REFRESH_S = 5.0
 # What is asked for on every page comes after what the page is about.
 _FIRST_S = 1.0
+_LINK_S = 0.5
+_AGAIN_S = 2.0
 _LINKS = (
     ("Overview", "/"),
     ("Streams", "/streams"),
@@ -27,6 +30,21 @@ _LINKS = (
 )
 
 T = TypeVar("T")
+# Whether what a place is filled with could not be had for want of a server.
+_missed: ContextVar[list[str]] = ContextVar("missed")
+
+
+class RefusalRow(ui.row):
+    """Words of whoever refused something."""
+
+    def __init__(self, words: str) -> None:
+        super().__init__()
+        self.words = words
+        self.classes("items-center gap-2 p-2 rounded border border-red-500 no-wrap")
+        self.props("role=alert")
+        with self:
+            ui.icon("error").classes("text-red-500")
+            ui.label(words).classes("break-words whitespace-pre-wrap").mark("refusal")
 
 
 @contextmanager
@@ -52,62 +70,93 @@ def frame(console: Console, title: str, *trail: tuple[str, str]) -> Iterator[ui.
             ui.label(title).classes("text-xl font-semibold break-all").props("role=heading")
         if not console.is_writable:
             ui.label("Read only; --writable allows changes.").classes("text-xs opacity-60")
+        lost = ui.column().classes("w-full").mark("lost")
         yield column
 
-    async def refresh() -> None:
+    def look() -> None:
         state.text = _state(console)
-        await console.overview.refresh()
-        state.text = _state(console)
+        words = "" if console.link.state.is_connected else f"{_lost(console)} {_LOST}"
+        if words != "".join(each.words for each in lost if isinstance(each, RefusalRow)):
+            lost.clear()
+            if words:
+                with lost:
+                    RefusalRow(words)
 
-    ui.timer(_FIRST_S, refresh, once=True)
-    ui.timer(REFRESH_S, refresh, immediate=False)
+    ui.timer(_LINK_S, look)
+    ui.timer(_FIRST_S, console.overview.refresh, once=True)
+    ui.timer(REFRESH_S, console.overview.refresh, immediate=False)
 
 
-async def answered(place: ui.element, asked: Awaitable[T], clears: bool = False) -> T | None:
+async def answered(
+    place: ui.element, asked: Awaitable[T], clears: bool = False, changes: bool = False
+) -> T | None:
     """Return an answer, or show in a place why there is none, in the words of whoever said no.
 
     Args:
         clears: whether what is in the place goes once the answer is there; not before, or two
             answers would stand there if somebody asks twice.
+        changes: whether what is asked for changes something, so that a lost answer leaves it open
+            what is so.
     """
     try:
         found = await asked
     except AskingError as error:
+        words = str(error)
+        if changes and isinstance(error, UnansweredError):
+            words += " Whether it was done is not known: look before you do it again."
+        if isinstance(error, UnreachableError):
+            _missed.get([]).append(words)
         if not place.is_deleted:
-            if clears:
-                place.clear()
-            with place:
-                refusal(str(error))
+            _refuse(place, words, clears)
         return None
     if clears and not place.is_deleted:
         place.clear()
     return found
 
 
+def _refuse(place: ui.element, words: str, clears: bool) -> None:
+    before = place.default_slot.children
+    if (
+        clears
+        and len(before) == 1
+        and isinstance(before[0], RefusalRow)
+        and before[0].words == words
+    ):
+        return  # what was read out once is not read out again
+    if clears:
+        place.clear()
+    with place:
+        RefusalRow(words)
+
+
 def refusal(words: str) -> None:
     """Show that something was refused, or did not work."""
-    with (
-        ui.row()
-        .classes("items-center gap-2 p-2 rounded border border-red-500 no-wrap")
-        .props("role=alert")
-    ):
-        ui.icon("error").classes("text-red-500")
-        ui.label(words).classes("break-words whitespace-pre-wrap").mark("refusal")
+    RefusalRow(words)
 
 
 def load(place: ui.element, fill: Callable[[], Awaitable[None]]) -> None:
-    """Fill a place once the browser is there; until then show that something is coming."""
+    """Fill a place once the browser is there; until then show that something is coming.
+
+    Args:
+        fill: asks by `answered`; for want of a server it is called again until there is one, and
+            empties what it fills.
+    """
     with place:
         waiting = ui.spinner()
 
-    async def once() -> None:
+    async def attempt() -> None:
+        missed: list[str] = []
+        before = _missed.set(missed)
         try:
             await fill()
         finally:
+            _missed.reset(before)
             if not waiting.is_deleted:
                 waiting.delete()
+            if not missed:
+                again.cancel()
 
-    ui.timer(0, once, once=True)
+    again = ui.timer(_AGAIN_S, attempt)
 
 
 def facts(entries: dict[str, str]) -> None:
@@ -130,8 +179,15 @@ def payload_address(stream: str, sequence: int) -> str:
     return f"{stream_address(stream)}/messages/{sequence}/payload"
 
 
+_LOST = "What is here is from before, and goes on once there is one."
+
+
+def _lost(console: Console) -> str:
+    return f"There is no connection to a server. {console.link.state.words}"
+
+
 def _state(console: Console) -> str:
     state = console.link.state
     if not state.is_connected:
-        return f"● not connected: {state.words}"
+        return "● not connected"
     return f"● {state.server_name[:24]} {state.server_version} · {state.place}"

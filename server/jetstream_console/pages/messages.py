@@ -72,12 +72,12 @@ class MessagePages:
             for button in (self._older, self._newer):
                 button.props("flat")
             self._said = ui.label().mark("page-said")
+        self._words = ui.column().classes("w-full")
         self._place = ui.column().classes("w-full gap-0")
         load(self._place, self._show)
 
     async def _show(self) -> None:
-        self._place.clear()
-        page = await answered(self._place, self._first())
+        page = await answered(self._place, self._first(), clears=True)
         if page is not None:
             self._fill(page)
 
@@ -90,9 +90,7 @@ class MessagePages:
     async def _turn(self, position: int, is_back: bool) -> None:
         pattern = self._pattern.value.strip()
         asked = self._reader.before if is_back else self._reader.after
-        with self._place:
-            said = ui.column()
-        page = await answered(said, asked(position, pattern, PAGE))
+        page = await answered(self._words, asked(position, pattern, PAGE), clears=True)
         if page is None:
             return
         if page.messages:
@@ -120,6 +118,7 @@ class MessagePages:
 
     def _fill(self, page: Page) -> None:
         self._page = page
+        self._words.clear()
         self._place.clear()
         messages = page.messages
         self._said.text = (

@@ -24,12 +24,16 @@ def show(console: Console) -> None:
             "Looked at while a page of this console is open; the charts go back 15 minutes."
         ).classes("text-xs opacity-60")
 
+    shown: list[str] = []
+
     async def refresh() -> None:
         look = await console.overview.refresh()
-        words.clear()
-        with words:
-            for each in look.words:
-                refusal(each)
+        if shown != list(look.words):
+            shown[:] = look.words
+            words.clear()
+            with words:
+                for each in look.words:
+                    refusal(each)
         for card, fill in zip(cards, _fills(console, look), strict=True):
             card.clear()
             with card:

@@ -25,7 +25,7 @@ def show(console: Console) -> None:
         place.clear()
         button.disable()
         try:
-            stored = await answered(place, _sent())
+            stored = await answered(place, _sent(), changes=True)
         finally:
             button.enable()
         if stored is not None:

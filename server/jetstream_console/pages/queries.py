@@ -133,16 +133,15 @@ class Parts:
 
     async def _look_at_reads(self) -> None:
         folder = self._console.settings.checkpoints
-        self._reads_words.clear()
         if folder:
-            found = await answered(self._reads_words, checkpoints_in(self._console.api, folder))
+            asked = checkpoints_in(self._console.api, folder)
+            found = await answered(self._reads_words, asked, clears=True)
             self._reads.rows = [
                 _read(each, self._runs.last_error(each.query)) for each in found or ()
             ]
 
     async def _look_at_writes(self) -> None:
-        self._writes_words.clear()
-        found = await answered(self._writes_words, self._ledger.look())
+        found = await answered(self._writes_words, self._ledger.look(), clears=True)
         if found is None:
             return
         self._writes.rows = [_write(each) for each in found.rows]
@@ -154,8 +153,8 @@ class Parts:
         monitor = self._console.monitor
         if monitor is None:
             return
-        self._words.clear()
-        found = await answered(self._words, monitor.connections("cid", 0, _CONNECTIONS_MAX))
+        asked = monitor.connections("cid", 0, _CONNECTIONS_MAX)
+        found = await answered(self._words, asked, clears=True)
         if found is None:
             return
         ours = [each for each in found.rows if each.language.startswith(LIBRARY)]

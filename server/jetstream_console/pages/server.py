@@ -32,12 +32,12 @@ def show(console: Console) -> None:
                 _account(console.monitor)
 
     async def look() -> None:
-        found = await answered(who, user(console.api))
+        found = await answered(who, user(console.api), clears=True)
         if found is not None:
             with who:
                 _who(found)
         if console.monitor is not None:
-            varz = await answered(whole, console.monitor.varz())
+            varz = await answered(whole, console.monitor.varz(), clears=True)
             if varz is not None:
                 with whole:
                     _shown(varz).mark("varz")

@@ -45,7 +45,7 @@ def show(console: Console, name: str) -> None:
         place = ui.column().classes("w-full")
 
     async def look() -> None:
-        store = await answered(place, store_detail(console.api, name))
+        store = await answered(place, store_detail(console.api, name), clears=True)
         if store is None:
             return
         with place:
@@ -90,7 +90,7 @@ class ObjectPages:
         load(self._place, self._show_newest)
 
     async def _show_newest(self) -> None:
-        end = await answered(self._place, self._reader.end())
+        end = await answered(self._place, self._reader.end(), clears=True)
         if end is not None:
             await self._show(end)
 
@@ -102,15 +102,13 @@ class ObjectPages:
 
     async def _show(self, end: int) -> None:
         asked = self._reader.objects(end, self._needle.value or "", PAGE, self._shows_gone.value)
-        self._place.clear()
-        page = await answered(self._place, asked)
+        page = await answered(self._place, asked, clears=True)
         if page is None:
             return
         self._page = page
         more = ", there may be more" if page.has_more else ""
         self._said.text = f"{count(len(page.objects))} objects{more}"
         rows = [_row(self._store, each) for each in page.objects]
-        self._place.clear()
         with self._place:
             table = ui.table(columns=_OBJECTS, rows=rows, row_key="revision")
             table.classes("w-full").mark("object-table").add_slot("body-cell-name", LINK_CELL)

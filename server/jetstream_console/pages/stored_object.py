@@ -34,10 +34,11 @@ def show(console: Console, store_name: str, place: str) -> None:
         top = ui.column().classes("w-full")
 
     async def look() -> None:
-        store = await answered(top, store_detail(console.api, store_name))
+        store = await answered(top, store_detail(console.api, store_name), clears=True)
         if store is None:
             return
-        found = await answered(top, ObjectReader(console.api, store).find(place))
+        asked = ObjectReader(console.api, store).find(place)
+        found = await answered(top, asked, clears=True)
         if found is None:
             return
         with top:
@@ -132,7 +133,7 @@ class Deleting:
         if not await confirmed(self._found.name, "The object is removed with all it holds."):
             return
         self._place.clear()
-        left = await answered(self._place, self._deleted())
+        left = await answered(self._place, self._deleted(), changes=True)
         if left is None:
             return
         with self._place:

@@ -92,7 +92,7 @@ class Removing:
 
     async def _say(self, asked: Awaitable[str]) -> None:
         self._place.clear()
-        said = await answered(self._place, asked)
+        said = await answered(self._place, asked, changes=True)
         if said is not None:
             with self._place:
                 ui.label(said).mark("done").props("role=status")
@@ -153,7 +153,7 @@ class Configuring:
             return
         self._place.clear()
         asked = update_stream(self._api, self._name, self._seen, wanted)
-        made = await answered(self._place, asked)
+        made = await answered(self._place, asked, changes=True)
         if made is None:
             return
         self._seen = made

@@ -48,8 +48,7 @@ def show(console: Console) -> None:
         )
 
     async def look() -> None:
-        said.clear()
-        found = await answered(said, all_streams(console.api))
+        found = await answered(said, all_streams(console.api), clears=True)
         if found is None:
             return
         rows[:] = found.rows

@@ -10,9 +10,10 @@ import nkeys
 import pytest
 from jetstream_console.asking.api import Api
 from jetstream_console.asking.buckets import EntryReader, EntryWriter, all_buckets
-from jetstream_console.asking.errors import RefusedError, UnreachableError
+from jetstream_console.asking.errors import RefusedError, UnansweredError, UnreachableError
 from jetstream_console.asking.link import ServerLink, Target
 from jetstream_console.asking.object_stores import ObjectReader, ObjectWriter, all_stores
+from jetstream_console.asking.publishing import publish
 
 from jetstream_spark.options.option_values import Secret
 from tests.console.conftest import until, world_of
@@ -134,10 +135,30 @@ def test_what_is_asked_when_the_connection_is_lost_does_not_wait_for_an_answer(r
             await until(lambda: "silent" in world.api.link._asked)
             own_server.kill()
             start = asyncio.get_running_loop().time()
-            with pytest.raises(UnreachableError, match="The connection was lost"):
+            with pytest.raises(UnansweredError, match="The connection was lost"):
                 await asked
             assert asyncio.get_running_loop().time() - start < 10
             assert not world.api.link._asked
+
+    run(work())
+
+
+def test_what_was_not_sent_when_the_connection_was_lost_is_not_sent_later(run, own_server):
+    async def work():
+        async with world_of(own_server) as world:
+            await world.stream("S", [b"1"])
+            link = world.api.link
+            waiting = b"PUB S.a 1\r\n2\r\n"  # as it is left by who asks in that moment
+            link.client._pending.append(waiting)
+            link.client._pending_data_size += len(waiting)
+            own_server.kill()
+            await until(lambda: not link.state.is_connected)
+            await asyncio.to_thread(own_server.start)
+            await until(lambda: link.state.is_connected)
+            # Whoever asks again after a look has it once.
+            assert (await publish(link, "S.a", b"2", {})).sequence == 2
+            state = (await world.api.ask("STREAM.INFO.S"))["state"]
+            assert state["messages"] == 2
 
     run(work())
 

@@ -23,14 +23,23 @@ def test_they_come_are_filtered_and_opened(run, browse, name):
             await user.should_not_see("hidden")
             user.find("filter").type("CREATE")
             await until(lambda: [row["about"] for row in table.rows] == [name])
-            for handler in user.client.disconnect_handlers:
-                user.client.safe_invoke(handler)
-            await user.should_see("Nothing more comes", retries=50)
             user.find("Listen again").click()
             user.find("requests").click()
             user.find("filter").clear()
             await world.console.api.ask("INFO")
             await until(lambda: any(row["kind"] == "api_audit" for row in table.rows))
+            # A connection that was given up, and with it what was listened to.
+            client = world.console.link.client
+            await client.close()
+            await until(lambda: world.console.link.client is not client)
+            await until(lambda: world.console.link.state.is_connected)
+            before = len(table.rows)
+            while len(table.rows) == before:
+                await world.console.api.ask("INFO")
+            client = world.console.link.client
+            assert len(client._subs) == 3
+            user.client.delete()
+            await until(lambda: len(client._subs) == 1)
 
     run(work())
 

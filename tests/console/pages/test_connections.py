@@ -7,7 +7,8 @@ from tests.console.conftest import until
 
 def test_clients_and_accounts_are_listed(run, browse):
     async def work():
-        async with browse() as (user, _):
+        async with browse() as (user, world):
+            await world.api.ask("INFO")
             await user.open("/connections")
             await user.should_see("account-table", retries=50)
             [table] = user.find("connection-table").elements
@@ -21,6 +22,13 @@ def test_clients_and_accounts_are_listed(run, browse):
             [table] = user.find("connection-table").elements
             taken = [row["out_messages"] for row in table.rows]
             assert taken == sorted(taken, reverse=True)
+            sort.value = "subs"
+            await until(lambda: table.is_deleted)
+            await user.should_see("connection-table", retries=50)
+            [table] = user.find("connection-table").elements
+            # The console listens to something, and is younger than who listens to nothing.
+            numbers = [row["subscriptions"] for row in table.rows]
+            assert numbers[0] > numbers[-1] and numbers == sorted(numbers, reverse=True)
 
     run(work())
 

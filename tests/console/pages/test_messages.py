@@ -94,6 +94,9 @@ def test_a_search_shows_what_it_finds(run, browse, name):
             await user.should_see("11 found among 300. That is all.", retries=100)
             [bar] = user.find("progress").elements
             assert bar.value == 1
+            [begin], [end] = (user.find(f"{each}-search").elements for each in ("begin", "end"))
+            await until(lambda: begin.enabled)
+            assert not end.enabled
 
     run(work())
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+from jetstream_console.asking.messages import MessageReader
+
 from tests.console.conftest import until
 
 
@@ -25,6 +27,8 @@ def test_messages_and_the_stream_are_removed_by_who_writes_its_name(run, browse,
             user.find(content="Delete message").click()
             await confirm(user, name, f"Message 2 is removed: 1 B, of '{name}.a'.")
             await user.should_see("Message 2 was removed.", retries=50)
+            left = await MessageReader(world.api, name).after(1)
+            assert [each.sequence for each in left.messages] == [1, 3, 4]
             user.find("purge-subjects").type(f"{name}.*")
             [keep] = user.find("purge-keep").elements
             keep.value = 1
