@@ -61,12 +61,14 @@ $(READY)-test: $(BIN)/python $(SOURCES)
 demo: $(READY)-demo
 	@cd examples && ../$(BIN)/python flights.py
 
+# Types take as long as everything else, so they are looked at beside it.
 check: $(READY)-test
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/mypy
-	$(BIN)/lint-imports
-	$(BIN)/vulture
+	@$(BIN)/mypy >$(VENV)/types.log 2>&1 & types=$$!; \
+	$(BIN)/lint-imports && $(BIN)/vulture; others=$$?; \
+	wait $$types; types=$$?; cat $(VENV)/types.log; \
+	exit $$((others || types))
 
 # Four lanes that end at about the same time, two parts in three of them. On two cores they are busy
 # from beginning to end: a fifth lane would make nothing quicker, and late what is timed.

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
+from tests.architecture.sources import nodes
+
 ROOT = Path(__file__).parents[2]
 PACKAGES = {
     "jetstream_console": ROOT / "server",
@@ -36,7 +38,7 @@ def _imports() -> dict[str, set[str]]:
 
 def _named(path: Path) -> set[str]:
     names: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in nodes(path):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:

@@ -10,6 +10,7 @@ from pathlib import Path
 from jetstream_server.base import errors as server_errors
 
 from jetstream_spark import errors
+from tests.architecture.sources import nodes
 
 NAMES = [name for name, _ in inspect.getmembers(errors, inspect.isclass) if name.endswith("Error")]
 
@@ -58,7 +59,7 @@ def test_every_exception_of_the_server_is_drawn() -> None:
     made = {
         node.name
         for path in Path(server_errors.__file__).parents[1].rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in nodes(path)
         if isinstance(node, ast.ClassDef) and re.fullmatch(r"[A-Z]\w*Error", node.name)
     }
     assert drawn - {"ValueError"} == made

@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import ast
 import builtins
+from collections.abc import Sequence
 from pathlib import Path
+
+from tests.architecture.sources import nodes
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = (
@@ -83,13 +86,12 @@ def _bases() -> dict[str, list[str]]:
     for package in PACKAGES:
         for path in (ROOT / package).rglob("*.py"):
             parts = path.relative_to((ROOT / package).parent).with_suffix("").parts
-            _read(path.read_text(), ".".join(parts), bases)
+            _read(nodes(path), ".".join(parts), bases)
     return bases
 
 
-def _read(text: str, module: str, bases: dict[str, list[str]]) -> None:
+def _read(nodes: Sequence[ast.AST], module: str, bases: dict[str, list[str]]) -> None:
     """Add the classes of a module, nested ones as if they were not."""
-    nodes = list(ast.walk(ast.parse(text)))
     classes = [node for node in nodes if isinstance(node, ast.ClassDef)]
     origins = {node.name: f"{module}.{node.name}" for node in classes}
     for node in nodes:

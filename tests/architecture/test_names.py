@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ast
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.architecture.sources import nodes, parsed
 
 ROOT = Path(__file__).parents[2]
 CONSOLE = ROOT / "server/jetstream_console"
@@ -59,15 +61,14 @@ def _shared_names(*folders: Path) -> dict[str, list[str]]:
     and where they are."""
     places = defaultdict[str, list[str]](list)
     for path in (path for folder in folders for path in folder.rglob("*.py")):
-        tree = ast.parse(path.read_text())
-        for name in (*_classes(tree), *_types(tree)):
+        for name in (*_classes(nodes(path)), *_types(parsed(path))):
             places[name.lstrip("_")].append(f"{path}: {name}")
     assert len(places) > 50
     return {name: found for name, found in places.items() if len(found) > 1}
 
 
-def _classes(tree: ast.Module) -> Iterator[str]:
-    return (node.name for node in ast.walk(tree) if isinstance(node, ast.ClassDef))
+def _classes(nodes: Iterable[ast.AST]) -> Iterator[str]:
+    return (node.name for node in nodes if isinstance(node, ast.ClassDef))
 
 
 def _types(tree: ast.Module) -> Iterator[str]:
@@ -83,7 +84,7 @@ def test_questions_change_nothing() -> None:
     found: set[str] = set()
     for folder in PACKAGES.values():
         for path in folder.rglob("*.py"):
-            found |= set(_changing_questions(ast.parse(path.read_text())))
+            found |= set(_changing_questions(nodes(path)))
     assert found == NOTING.keys()
 
 
@@ -100,13 +101,17 @@ def test_questions_change_nothing() -> None:
 )
 def test_a_change_would_be_noticed(body: str) -> None:
     text = f"class A:\n def is_b(self):\n  {body}\n def b(self):\n  {body}\n"
-    assert list(_changing_questions(ast.parse(text))) == ["A.is_b"]
-    assert not list(_changing_questions(ast.parse(text.replace("self.", "other."))))
-    assert list(_changing_questions(ast.parse(f"class A:\n @property\n def b(self):\n  {body}")))
+    assert _found_in(text) == ["A.is_b"]
+    assert not _found_in(text.replace("self.", "other."))
+    assert _found_in(f"class A:\n @property\n def b(self):\n  {body}")
 
 
-def _changing_questions(tree: ast.Module) -> Iterator[str]:
-    for kind in ast.walk(tree):
+def _found_in(text: str) -> list[str]:
+    return list(_changing_questions(ast.walk(ast.parse(text))))
+
+
+def _changing_questions(nodes: Iterable[ast.AST]) -> Iterator[str]:
+    for kind in nodes:
         if isinstance(kind, ast.ClassDef):
             for method in kind.body:
                 is_question = isinstance(method, ast.FunctionDef) and _is_question(method)

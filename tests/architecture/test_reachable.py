@@ -6,6 +6,7 @@ import ast
 from pathlib import Path
 
 from jetstream_spark.command import main as command_line
+from tests.architecture.sources import nodes
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = {
@@ -42,7 +43,7 @@ def modules() -> dict[str, Path]:
 def imported(path: Path) -> set[str]:
     """Return the names that a file imports, modules and what is in them alike."""
     names: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in nodes(path):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.architecture.sources import nodes, parsed
+
 ROOT = Path(__file__).parents[2]
 PACKAGES = [
     "server/jetstream_console",
@@ -42,7 +44,7 @@ def test_functions_stay_short(path: Path):
     """Lines of comments do not count: what explains makes nothing longer."""
     long, text = [], path.read_text()
     comments = [line.lstrip().startswith("#") for line in text.splitlines()]
-    for node in ast.walk(ast.parse(text)):
+    for node in nodes(path):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             first = node.body[0]
             documented = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant)
@@ -56,4 +58,4 @@ def test_functions_stay_short(path: Path):
 
 @each(PARSED)
 def test_modules_say_what_they_are(path: Path):
-    assert ast.get_docstring(ast.parse(path.read_text()))
+    assert ast.get_docstring(parsed(path))
