@@ -77,6 +77,7 @@ class AccountStreams:
         )
         self._catalogs: list[Catalog] = []  # the limits of the server apply to all of them together
         self._refusing: dict[str, Api] = {}  # of the accounts without JetStream
+        self._mapped: set[str] = set()  # accounts that take requests by the name of the domain
         self._spares = SpareDescriptors()
         plain = OsDisk(self._spares)
         try:
@@ -147,6 +148,10 @@ class AccountStreams:
             is_strict=self._options.jetstream.is_strict,
         )
         has_api = has_own_api(accounts_of(self._options).get(account.name))
+        if context.domain and account.name not in self._mapped and not self._is_system(account):
+            # Accounts without JetStream are told so under either name.
+            self._mapped.add(account.name)
+            DomainMapping(account, context.domain).subscribe()
         refusing = self._refusing.pop(account.name, None)
         if refusing is not None:
             refusing.unsubscribe()
@@ -156,7 +161,7 @@ class AccountStreams:
                 self._refusing[account.name] = Api.disabled(
                     context,
                     self._watch_of(account),
-                    is_system=account.name == self._node.options.system_account,
+                    is_system=self._is_system(account),
                 )
                 self._refusing[account.name].subscribe()
             return
@@ -178,8 +183,6 @@ class AccountStreams:
         catalog.recover(now)
         if has_api:
             Api(catalog, self._watch_of(account)).subscribe()
-        if context.domain:
-            DomainMapping(account, context.domain).subscribe()
         if catalog.streams:
             messages = sum(stream.store.state().messages for stream in catalog.streams.values())
             self._log(
@@ -187,6 +190,9 @@ class AccountStreams:
                 f"  Recovered {len(catalog.streams):,} streams, {messages:,} messages"
                 f" for account {account.name}",
             )
+
+    def _is_system(self, account: Account) -> bool:
+        return account.name == self._node.options.system_account
 
     def _watch_of(self, account: Account) -> ApiWatch | None:
         """Return who hears of requests to an account's API."""
