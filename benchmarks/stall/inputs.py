@@ -25,6 +25,7 @@ _USERS = (
     f' {{user: guarded, password: "{_HASH}"}} ] }}\n'
 )
 
+PREPARE_S_MAX = 120.0  # for the messages that an input needs, of either server
 _WINDOW = 5000  # messages published before it is looked whether they are stored
 
 Act = Callable[[int], None]
@@ -214,6 +215,7 @@ def _publish(subjects: int, count: int, payload: bytes = b"") -> Act:
     """Make stream S with so many messages, which go round so many subjects."""
 
     def act(port: int) -> None:
+        until_s = time.monotonic() + PREPARE_S_MAX
         with Wire(port, TIMEOUT_S) as wire:
             wire.subscribe_inbox()
             wire.api(*_stream(allow_direct=True))
@@ -223,11 +225,22 @@ def _publish(subjects: int, count: int, payload: bytes = b"") -> Act:
                 wire.sock.sendall(
                     b"".join(b"PUB S.%d.x%b" % (n % subjects, tail) for n in range(start, stop))
                 )
-                # The genuine server drops what comes faster than it stores.
-                while wire.api("STREAM.INFO.S")["state"]["messages"] < stop:
-                    time.sleep(0.001)
+                _wait_stored(wire, stop, until_s)
 
     return act
+
+
+def _wait_stored(wire: Wire, count: int, until_s: float) -> None:
+    """Wait until stream S has so many messages: the genuine server drops what comes faster than it
+    stores.
+
+    Raises:
+        LoadError: it has not by then.
+    """
+    while (stored := wire.api("STREAM.INFO.S")["state"]["messages"]) < count:
+        if time.monotonic() > until_s:
+            raise LoadError(f"{stored} of {count} messages were stored within {PREPARE_S_MAX:g} s")
+        time.sleep(0.001)
 
 
 def _read_consumers(count: int) -> Act:
@@ -285,6 +298,7 @@ def _direct(body: dict[str, object]) -> Act:
 
 def _publish_far_back(port: int) -> None:
     """Make stream S with 1,000,000 messages of 10 subjects, and 300,000 of as many behind them."""
+    until_s = time.monotonic() + PREPARE_S_MAX
     _publish(10, 1_000_000)(port)
     with Wire(port, TIMEOUT_S) as wire:
         wire.subscribe_inbox()
@@ -293,8 +307,7 @@ def _publish_far_back(port: int) -> None:
             wire.sock.sendall(
                 b"".join(b"PUB S.%d.y 0\r\n\r\n" % number for number in range(start, stop))
             )
-            while wire.api("STREAM.INFO.S")["state"]["messages"] < 1_000_000 + stop:
-                time.sleep(0.001)
+            _wait_stored(wire, 1_000_000 + stop, until_s)
 
 
 def _requests(*requests: tuple[str, object]) -> Act:

@@ -388,3 +388,39 @@ def test_no_turn_is_long_with_many_subjects(
         answer = bench.ask(f"STREAM.{verb}.S", body)
         assert b'"error"' not in answer and answer
         assert max(bench.lines_of_turns) < LINES_OF_TURN_MAX, bench.lines_of_turns
+
+
+def test_no_turn_is_long_because_of_what_another_stream_captured(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    subjects = [f"s.{n}.x" for n in range(4000)]
+    for verb, name, body in (
+        ("CREATE", "S", {"name": "S", "subjects": subjects}),
+        ("UPDATE", "S", {"name": "S", "subjects": [each + "y" for each in subjects]}),
+        ("DELETE", "S", b""),
+        ("CREATE", "T", {"name": "T", "subjects": ["s.>"]}),
+    ):
+        bench.lines_of_turns = []
+        answer = bench.ask(f"STREAM.{verb}.{name}", body)
+        assert b'"error"' not in answer and answer
+        assert max(bench.lines_of_turns) < LINES_OF_TURN_MAX, (verb, bench.lines_of_turns)
+
+
+def test_others_are_answered_between_the_slices_of_a_long_request(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    node, other = bench.node, bench.node.open_session("10.0.0.2", 5001, NOW)
+    other.feed(b'CONNECT {"verbose":false}\r\n')
+    node.run(NOW)
+    other.take_output()
+    body = json.dumps({"name": "S", "subjects": [f"s.{n}" for n in range(5000)]}).encode()
+    bench.session.feed(b"PUB $JS.API.STREAM.CREATE.S r %d\r\n%b\r\n" % (len(body), body))
+    node.run(NOW)
+    answered = []
+    while bench.session.answers.postponed:
+        other.feed(b"PING\r\n")
+        lines = lines_of(lambda: node.run(bench.now))
+        answered.append((other.take_output(), lines < 5000))
+        node.run(bench.now)
+        bench.now += 1_000_000
+    # Those that come just when something long has waited once are behind one slice of it.
+    assert len(answered) > 5
+    assert all(answer == b"PONG\r\n" and is_soon for answer, is_soon in answered[:-1]), answered

@@ -147,12 +147,42 @@ class PatternTree:
         root = self._root
         if root.star is None and not root.tails:
             # Most begin with a token that none in the tree begins with, and need no tree.
+            beginnings = [*root.literals, b"*", b">"]
+            if len(beginnings) <= _BEGINNINGS_MAX:
+                together = b"\n%b\n" % b"\n".join(patterns)
+                if not any(
+                    b"\n%b%b" % (token, end) in together
+                    for token in beginnings
+                    for end in (b".", b"\n")
+                ):
+                    return False
             patterns = [
                 pattern
                 for pattern in patterns
                 if (token := pattern.partition(b".")[0]) in root.literals or token in (b"*", b">")
             ]
-        return bool(patterns) and self.overlaps(PatternTree(patterns))
+        unclear = []
+        for pattern in patterns:
+            meets = self._meets(pattern)
+            if meets:
+                return True
+            if meets is None:
+                unclear.append(pattern)
+        return bool(unclear) and self.overlaps(PatternTree(unclear))
+
+    def _meets(self, pattern: bytes) -> bool | None:
+        """Tell whether a pattern overlaps one of the tree; None where wildcards come into it."""
+        if b"*" in pattern or b">" in pattern:
+            return None
+        place = self._root
+        for token in pattern.split(b"."):
+            if place.tails or place.star is not None:
+                return None
+            below = place.literals.get(token)
+            if below is None:
+                return False
+            place = below
+        return place.count > 0
 
     def meets(self, pattern: bytes, steps_left: int) -> int:
         """Return how many steps are left, or -1 when a pattern overlaps one in the tree."""
@@ -160,6 +190,7 @@ class PatternTree:
 
 
 _FOUND = -1
+_BEGINNINGS_MAX = 32  # that are looked for in all patterns at once
 
 
 def _has_more(place: _Branch) -> bool:

@@ -7,6 +7,10 @@ units; the others are put off, together with whatever their clients say after th
 
 While the disk is behind, requests that make files wait for it as well, because the answers to
 others are held for the same flush.
+
+What takes longer than a turn is done in slices. A turn does one, whoever it is for, and none if it
+has heard clients: their answers leave at its end. A slice that was put off for that once is not put
+off again, or a server that always hears somebody would never come to it.
 """
 
 from __future__ import annotations
@@ -34,6 +38,7 @@ class Workload:
         is_held: the disk is behind.
         used: what this turn has taken on.
         waiting: those who want something taken on; who has waited longest comes first.
+        turn: its number.
     """
 
     def __init__(self, units_max: int = sys.maxsize) -> None:
@@ -41,9 +46,39 @@ class Workload:
         self._units_max = units_max
         self.used = 0
         self.waiting: list[Callable[[], None]] = []
+        self.turn = 0
+        self._hears = False
+        self._slices_left = sys.maxsize  # until there are turns
 
-    def begin(self) -> None:
-        """A turn begins: those that wait go on, in the order in which they came."""
+    def begin(self, *, hears: bool = False) -> None:
+        """A turn begins.
+
+        Args:
+            hears: it has something to do that clients have sent.
+        """
+        self.turn += 1
+        self._hears = hears
+        self._slices_left = 1
+        if self.used or self.waiting:
+            self._go_on()
+
+    def end(self) -> None:
+        """The turn is over: what it has to say leaves now."""
+        self._slices_left = 0
+
+    def takes_slice(self, put_off_in: int) -> bool:
+        """Take on a slice of something long, or say that it has to wait for another turn.
+
+        Args:
+            put_off_in: the turn in which it was put off first, 0 if it was not.
+        """
+        if not self._slices_left or (self._hears and put_off_in in (0, self.turn)):
+            return False
+        self._slices_left -= 1
+        return True
+
+    def _go_on(self) -> None:
+        """Let those that wait go on, in the order in which they came."""
         self.used = 0
         if self.waiting and not self.is_held:
             waiting, self.waiting = self.waiting, []

@@ -109,7 +109,7 @@ class Context:
 
     def __post_init__(self) -> None:
         self.deadlines = DeadlineHeap(self.output.stir)
-        self.slices = Slices(self.deadlines)
+        self.slices = Slices(self.deadlines, self.workload)
 
     def wake(self, runnable: Runnable) -> None:
         """Have a consumer advanced at the end of this turn."""

@@ -14,6 +14,7 @@ from typing import Any
 from jetstream_server.base.clock import MILLISECOND
 from jetstream_server.base.errors import ApiError, StoreError
 from jetstream_server.core.containment import Incident
+from jetstream_server.core.workload import Workload
 from jetstream_server.jetstream import errors
 from jetstream_server.structures.deadline_heap import DeadlineHeap
 
@@ -37,10 +38,14 @@ class Slices:
 
     Args:
         deadlines: where it gets its turns.
+        workload: tells whether a turn has time for a slice.
     """
 
-    def __init__(self, deadlines: DeadlineHeap[Any]) -> None:
+    def __init__(self, deadlines: DeadlineHeap[Any], workload: Workload) -> None:
         self._deadlines = deadlines
+        self._workload = workload
+        self._sliced_in = 0  # the turn that did the last slice
+        self._put_off_in = 0  # the one after it in which the next slice was put off first
         self._begun: deque[_Job] = deque()
         self._waiting: deque[_Job] = deque()
         self._now: int = 0
@@ -63,6 +68,13 @@ class Slices:
     def tick(self, now: int) -> None:
         """Work on the one whose turn it is."""
         self._now = now
+        turn = self._workload.turn
+        if not self._workload.takes_slice(self._put_off_in):
+            if not self._put_off_in and turn != self._sliced_in:
+                self._put_off_in = turn
+            self._deadlines.schedule(self, now)
+            return
+        self._sliced_in, self._put_off_in = turn, 0
         while self._waiting and len(self._begun) < BEGUN_MAX:
             self._begun.append(self._waiting.popleft())
         self._deadlines.schedule(self, now + _PAUSE_NS)

@@ -17,6 +17,7 @@ Specification: docs/reference/streams.md and docs/reference/publishing.md.
 
 from __future__ import annotations
 
+from itertools import repeat
 from typing import Any
 
 from jetstream_server.base.clock import SECOND
@@ -161,7 +162,8 @@ class Stream:
         """
         self._is_subscribed = True
         patterns = self.config.subject_patterns
-        wanted: dict[tuple[bytes, bytes], Receiver] = {(subject, b""): self for subject in patterns}
+        wanted: dict[tuple[bytes, bytes], Receiver]
+        wanted = dict.fromkeys(zip(patterns, repeat(b"")), self)
         if self.config.allow_direct:
             wanted.update(self._direct_get.interest)
         self._interest.begin(wanted)

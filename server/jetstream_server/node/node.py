@@ -45,8 +45,8 @@ _ROUNDS_MAX = 16
 
 # What clients say is acted on in pieces, so that nobody has to wait for all that another has said.
 # What they publish counts little: a whole run of messages is one.
-OPS_OF_TURN_MAX = 2000
-OPS_OF_SESSION_MAX = 1000
+OPS_OF_TURN_MAX = 1000
+OPS_OF_SESSION_MAX = 500
 GIVEN_UP_OF_TURN_MAX = 2000
 
 
@@ -266,8 +266,7 @@ class Node:
         if self._given_up:
             self._forget_given_up()
         workload = self.workload
-        if workload.used or workload.waiting:
-            workload.begin()
+        workload.begin(hears=bool(self._fed))
         self._run_sessions(now)
         for session in self._timers.pop_due(now):
             self._tick(session, now)
@@ -276,6 +275,7 @@ class Node:
         if self.chronicle is not None:
             self.tell(self.chronicle.run, now)
         self._run_accounts(now)
+        workload.end()
 
     def _run_sessions(self, now: int) -> None:
         """Give sessions that were fed their turn, as many as may be heard in one turn of the node;

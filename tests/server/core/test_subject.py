@@ -108,3 +108,8 @@ def test_many_are_told_to_be_well_formed_only_if_each_is() -> None:
         many = Random(seed).choices(PATTERNS, k=3)
         if subject.are_valid_subjects(many):
             assert all(map(subject.is_valid_subject, many)), many
+
+
+def test_many_are_encoded_as_each_is() -> None:
+    for many in ([], [""], ["a", "b.c"], ["a\nb", "c"], ["\n"], ["é", "", "ü.>"]):
+        assert subject.encoded(many) == [each.encode() for each in many]

@@ -48,3 +48,22 @@ def test_while_the_disk_is_behind_only_what_makes_files_waits() -> None:
 def test_what_is_long_is_worth_more() -> None:
     assert units_of(0, is_costly=False) == 1
     assert units_of(10 * UNIT_BYTES, is_costly=True) == FILE_UNITS + 10
+
+
+def test_a_turn_has_one_slice_and_none_before_the_answers_to_clients() -> None:
+    workload = Workload()
+    assert all(workload.takes_slice(0) for _ in range(3))  # without turns nobody waits for another
+    workload.begin(hears=False)
+    assert workload.takes_slice(0)
+    assert not workload.takes_slice(0)
+    workload.begin(hears=True)
+    assert not workload.takes_slice(0)
+    put_off_in = workload.turn
+    assert not workload.takes_slice(put_off_in)  # not in what follows in the same turn either
+    workload.end()
+    assert not workload.takes_slice(0)
+    workload.begin(hears=True)
+    assert workload.takes_slice(put_off_in)
+    workload.begin(hears=False)
+    workload.end()
+    assert not workload.takes_slice(put_off_in)

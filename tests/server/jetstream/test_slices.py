@@ -9,6 +9,7 @@ import pytest
 from jetstream_server.base.errors import ApiError, StoreError
 from jetstream_server.core.containment import Incident
 from jetstream_server.core.fault_domains import Domain
+from jetstream_server.core.workload import Workload
 from jetstream_server.jetstream import errors
 from jetstream_server.jetstream.slices import BEGUN_MAX, WAITING_MAX, Sliced, Slices
 from jetstream_server.structures.deadline_heap import DeadlineHeap
@@ -19,7 +20,8 @@ class Turns:
 
     def __init__(self) -> None:
         self.deadlines: DeadlineHeap[Any] = DeadlineHeap()
-        self.slices = Slices(self.deadlines)
+        self.workload = Workload()
+        self.slices = Slices(self.deadlines, self.workload)
         self.done: list[str] = []
         self.told: list[Any] = []
         self.now = 1000
@@ -104,3 +106,16 @@ def test_one_that_nobody_foresaw_ends_alone(turns: Turns) -> None:
     assert turns.told[0].err_code == 10051
     assert turns.told[1] == {"name": "good"}
     assert turns.deadlines.next_deadline() is None
+
+
+def test_others_are_answered_between_two_slices_and_do_not_stop_them(turns: Turns) -> None:
+    turns.add("a", 3)
+    done = []
+    for _ in range(6):
+        turns.workload.begin(hears=True)
+        turns.turn()
+        turns.turn()  # what follows in the same turn
+        turns.workload.end()
+        turns.turn()
+        done.append(len(turns.done))
+    assert done == [0, 1, 1, 2, 2, 3]

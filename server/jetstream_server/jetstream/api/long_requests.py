@@ -1,7 +1,7 @@
 """Requests whose body is long are answered in steps, each in a turn of its own.
 
 Reading a megabyte, understanding it, and doing what it says take some tens of milliseconds each.
-What a short one asks for is done at once.
+What a short one asks for is done at once, unless something long has to come before it.
 """
 
 from __future__ import annotations
@@ -17,17 +17,22 @@ BODY_AT_ONCE_MAX = 16 * 1024  # bytes
 
 
 def answered_in_steps(
-    context: Context, request: Request, steps: Iterator[dict[str, Any] | None]
+    context: Context,
+    request: Request,
+    steps: Iterator[dict[str, Any] | None],
+    *,
+    is_long: bool = False,
 ) -> dict[str, Any] | Later:
     """Answer a request; its client is not heard while that takes more than a turn.
 
     Args:
         steps: give None after each step, and the answer at the end.
+        is_long: it takes turns, however short it is.
 
     Raises:
         ApiError: it is refused.
     """
-    if len(request.body) > BODY_AT_ONCE_MAX:
+    if is_long or len(request.body) > BODY_AT_ONCE_MAX:
         return Sliced(context.slices, lambda: steps, holds_client=True)
     answer = None
     while answer is None:

@@ -79,7 +79,15 @@ class StreamPurgeRequest(GoModel):
 @route("STREAM.CREATE.*", "stream_create_response")
 def create(catalog: Catalog, request: Request) -> dict[str, Any] | Later:
     """Make a stream; repeating a request with the same config succeeds."""
-    return answered_in_steps(catalog.context, request, _create(catalog, request))
+    return _in_steps(catalog, request, _create(catalog, request))
+
+
+def _in_steps(
+    catalog: Catalog, request: Request, steps: Iterator[dict[str, Any] | None]
+) -> dict[str, Any] | Later:
+    # What other streams captured of late, or no longer do, has to be taken note of first.
+    is_behind = not catalog.note_captured()
+    return answered_in_steps(catalog.context, request, steps, is_long=is_behind)
 
 
 def _create(catalog: Catalog, request: Request) -> Iterator[dict[str, Any] | None]:
@@ -91,6 +99,8 @@ def _create(catalog: Catalog, request: Request) -> Iterator[dict[str, Any] | Non
         raise errors.STREAM_NAME_CONTAINS_PATH_SEPARATORS()
     if body.template_owner and not catalog.templates.owns(body.template_owner, body.name):
         raise errors.STREAM_CREATE_FAILED("stream not owned by template")
+    while not catalog.note_captured():
+        yield None
     stream = catalog.create(
         body.config(),
         request.now,
@@ -123,7 +133,7 @@ def _subscribed(catalog: Catalog, stream: Stream) -> Iterator[None]:
 @route("STREAM.UPDATE.*", "stream_update_response")
 def update(catalog: Catalog, request: Request) -> dict[str, Any] | Later:
     """Change a stream's config."""
-    return answered_in_steps(catalog.context, request, _update(catalog, request))
+    return _in_steps(catalog, request, _update(catalog, request))
 
 
 def _update(catalog: Catalog, request: Request) -> Iterator[dict[str, Any] | None]:
@@ -136,6 +146,8 @@ def _update(catalog: Catalog, request: Request) -> Iterator[dict[str, Any] | Non
         )
     if body.template_owner:
         raise errors.STREAM_INVALID_CONFIG("stream configuration update can not set an owner")
+    while not catalog.note_captured():
+        yield None
     stream = catalog.update(name, body.config(), request.now, pedantic=body.pedantic, at_once=False)
     yield None
     yield from _subscribed(catalog, stream)

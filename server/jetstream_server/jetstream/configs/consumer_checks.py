@@ -13,6 +13,7 @@ from jetstream_server.base.clock import MILLISECOND
 from jetstream_server.core.pattern_tree import PatternTree, TooManyMeetError, first_overlap
 from jetstream_server.core.subject import (
     are_valid_subjects,
+    encoded,
     is_literal,
     is_valid_subject,
     overlaps,
@@ -161,9 +162,9 @@ def _check_filters(config: ConsumerConfig) -> None:
         raise errors.CONSUMER_DUPLICATE_FILTER_SUBJECTS()
     if config.filter_subject and not is_valid_subject(config.filter_subject.encode()):
         raise errors.STREAM_INVALID_CONFIG("invalid subject")
-    filters = [subject.encode() for subject in config.filter_subjects]
+    filters = encoded(config.filter_subjects)
     try:
-        overlap = first_overlap([subject for subject in filters if subject])
+        overlap = first_overlap([*filter(None, filters)])
     except TooManyMeetError:
         raise errors.CONSUMER_OVERLAPPING_SUBJECT_FILTERS() from None
     if overlap is None and are_valid_subjects(filters):

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
 from jetstream_server.base.clock import MINUTE, SECOND
+from jetstream_server.core.subject import encoded
 from jetstream_server.jetstream import errors
 from jetstream_server.jetstream.configs.stream_config import StreamConfig
 from jetstream_server.jetstream.wire.go_json import (
@@ -129,7 +130,7 @@ class ConsumerConfig(GoModel):
     def filters(self) -> tuple[bytes, ...]:
         """Return the filter subjects; empty for everything."""
         if self.filter_subjects:
-            return tuple(subject.encode() for subject in self.filter_subjects)
+            return tuple(encoded(self.filter_subjects))
         return (self.filter_subject.encode(),) if self.filter_subject else ()
 
     @property

@@ -295,8 +295,12 @@ def _check_subjects(config: StreamConfig) -> None:
 
 def _are_unremarkable(subjects: list[bytes]) -> bool:
     """Tell at a glance that none of many subjects is malformed or reserved."""
-    beginnings = {subject.partition(b".")[0] for subject in subjects}
-    return _RESERVED_BEGINNINGS.isdisjoint(beginnings) and are_valid_subjects(subjects)
+    together = b"\n" + b"\n".join(subjects)
+    if any(beginning in together for beginning in (b"\n$", b"\n*", b"\n>")):
+        beginnings = {subject.partition(b".")[0] for subject in subjects}
+        if not _RESERVED_BEGINNINGS.isdisjoint(beginnings):
+            return False
+    return are_valid_subjects(subjects)
 
 
 def _first_overlap(subjects: list[bytes]) -> tuple[int, int] | None:

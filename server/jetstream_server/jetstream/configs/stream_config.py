@@ -14,6 +14,7 @@ from pydantic import Field
 
 from jetstream_server import API_LEVEL, NATS_VERSION
 from jetstream_server.base.clock import MINUTE
+from jetstream_server.core.subject import encoded
 from jetstream_server.jetstream.wire.go_json import (
     ALWAYS,
     Duration,
@@ -154,7 +155,7 @@ class StreamConfig(GoModel):
     @property
     def subject_patterns(self) -> list[bytes]:
         """Return the subjects as they travel on the wire."""
-        return [subject.encode() for subject in self.subjects]
+        return encoded(self.subjects)
 
     def changed(self, **fields: Any) -> Self:
         """Return a copy with other values in some fields."""
