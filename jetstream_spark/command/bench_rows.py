@@ -68,9 +68,8 @@ class BenchRows:
             except ConnectorError:
                 raise
             except Exception as error:  # whatever Spark raises; it has many errors of its own
-                raise BenchError(
-                    f"{name} failed: {_said(error)}", "`jetstream-spark doctor` looks at the rest."
-                ) from None
+                said = _said(error)
+                raise BenchError(f"{name} failed: {said}", remedy_of(said)) from None
             seconds = time.perf_counter() - started
             if name in (WRITE, COPY):
                 self._check_stored(name, load)
@@ -136,6 +135,16 @@ def _said(error: Exception) -> str:
     text = str(error)
     found = re.search(r"\w+Error: (\[[A-Z_]+\] .*)", text)
     return found[1] if found else " ".join(text.strip().splitlines()[:3])[:500]
+
+
+def remedy_of(said: str) -> str:
+    """What to do when Spark ends a query of the measurement with an error."""
+    if "failed to connect back" in said:  # no setting of Spark changes its ten seconds
+        return (
+            "Spark gives a Python process ten seconds to start, and this machine took longer: try "
+            "again when it has less to do."
+        )
+    return "`jetstream-spark doctor` looks at the rest."
 
 
 def _check(name: str, found: int, load: Load) -> None:

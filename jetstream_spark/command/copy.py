@@ -52,7 +52,9 @@ def command(
     destination = _destination(target, read_options(to, None), called, _renaming(rename))
     plan = plan_of(origin, destination, source)
     with _progress(output) as progress:
-        task = progress.add_task(f"{source} -> {target}", total=plan.rows)
+        # Whole paths would leave no room for the bar and its figures.
+        names = " -> ".join(Path(place).name for place in (source, target))
+        task = progress.add_task(names, total=plan.rows)
         copy_all(plan, origin, destination, lambda rows: progress.advance(task, rows))
     found = destination.count(plan.begun)
     output.value({"source": source, "target": target, "rows": found, "expected": plan.rows})
@@ -103,9 +105,13 @@ def copy_all(
     """Copy the chunks that are still missing, in order.
 
     Args:
-        advance: told of rows as they are read.
+        advance: told of rows as they are read; first of those that were copied before, by the
+            share of their chunks.
     """
-    for chunk in range(target.done(), plan.chunks):
+    done = target.done()
+    if done and plan.rows is not None:
+        advance(plan.rows * min(done, plan.chunks) // plan.chunks)
+    for chunk in range(done, plan.chunks):
         target.write(chunk, _told(source.read(plan.source, chunk), advance))
 
 

@@ -48,7 +48,10 @@ class ParquetOrigin:
                 )
             files.append([path.name, footer.num_row_groups, footer.num_rows])
         if not files:
-            raise CopyError(f"'{self._folder}' has no Parquet files.", "Name a folder that has.")
+            raise CopyError(
+                f"'{self._folder}' has no Parquet files.",
+                f"Name a folder that has; a stream is named stream:{self._folder.name}.",
+            )
         groups, rows = (sum(int(one[at]) for one in files) for at in (1, 2))
         return {"files": files, "chunks": groups, "rows": rows}
 

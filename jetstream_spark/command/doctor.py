@@ -72,7 +72,7 @@ def command(
             ],
         }
     )
-    output.say(f"{counts[OK]} are well, {counts[WARN]} might be better, {counts[FAIL]} fail")
+    output.say(f"{counts[OK]} well, {counts[WARN]} could be better, {counts[FAIL]} failed")
     raise SystemExit(1 if counts[FAIL] else 0)
 
 
@@ -138,7 +138,8 @@ def _of_job(side: str, options: dict[str, str], connection: ConnectionOptions) -
     except ConnectorError as error:
         yield Finding(FAIL, side, f"[{error.condition}] {error.what}", error.remedy)
         return
-    yield from run(look_at_rights(control, needs))
+    rights = run(look_at_rights(control, needs))
+    yield from rights
     for name in streams[:1]:
         yield from run(look_at_clock(control, name))
     impatient = {"requestTimeout": "5s", "outageTimeout": "5s"} | options
@@ -146,7 +147,10 @@ def _of_job(side: str, options: dict[str, str], connection: ConnectionOptions) -
     for problem in problems:
         yield Finding(FAIL, side, problem, "docs/options.md says what each option does.")
     if not problems:
-        yield Finding(OK, side, f"the job can be run, on {', '.join(streams) or 'these options'}")
+        good = all(finding.status == OK for finding in rights)
+        # Of what the user may, nothing more is claimed than was found.
+        what = "the job can be run" if good else "its options and streams are right"
+        yield Finding(OK, side, f"{what}, on {', '.join(streams) or 'these options'}")
 
 
 def _needs(side: str, options: dict[str, str], control: Control) -> tuple[list[Need], list[str]]:

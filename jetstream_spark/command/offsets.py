@@ -112,8 +112,8 @@ def _batch(checkpoint: Checkpoint, number: int | None, from_end: int) -> Planned
     if number is None:
         if len(planned) < from_end:
             raise CheckpointError(
-                f"'{checkpoint.folder}' remembers {len(planned)} batches; there is nothing to "
-                "compare.",
+                f"'{checkpoint.folder}' remembers {'one batch' if planned else 'no batch'}; there "
+                "is nothing to compare.",
                 "Give another checkpoint as second argument, or wait for the next batch.",
             )
         number = planned[-from_end]

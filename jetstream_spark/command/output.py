@@ -13,13 +13,17 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import click
-from rich.console import Console
+from rich.console import Console, JustifyMethod
 from rich.markup import escape
+from rich.measure import Measurement
 from rich.table import Table
 
 from jetstream_spark.errors import ConnectorError
 
 F = TypeVar("F", bound=Callable[..., Any])
+_ANY = 100_000
+# Times stay whole where a terminal is narrow; names and notes are folded.
+_WHOLE = len("2026-11-21T10:00:00.123456789Z")
 _COLOURS = {"ok": "green", "warn": "yellow", "fail": "red"}
 
 
@@ -48,8 +52,13 @@ class CommandOutput:
 
     def table(self, columns: Sequence[str], rows: Sequence[Mapping[str, object]]) -> None:
         """Rows for people; numbers are aligned to the right."""
-        if not self.as_json:
-            self.console.print(table_of(columns, rows))
+        if self.as_json:
+            return
+        table = table_of(columns, rows)
+        if not self.console.is_terminal:  # a file has no width, and `grep` looks at lines
+            needed = Measurement.get(self.console, self.console.options.update(width=_ANY), table)
+            self.console.width = max(self.console.width, needed.maximum)
+        self.console.print(table)
 
     def error(self, error: ConnectorError) -> None:
         """What is wrong, and what to do about it; on standard error for people."""
@@ -66,7 +75,9 @@ def table_of(columns: Sequence[str], rows: Sequence[Mapping[str, object]]) -> Ta
     table = Table(box=None, header_style="bold", pad_edge=False)
     for name in shown:
         numbers = all(isinstance(row.get(name), int | float | None) for row in rows)
-        table.add_column(name, justify="right" if numbers else "left", overflow="fold")
+        is_short = all(len(_cell(row.get(name))) <= _WHOLE for row in rows)
+        side: JustifyMethod = "right" if numbers else "left"
+        table.add_column(name, justify=side, overflow="fold", no_wrap=is_short)
     for row in rows:
         table.add_row(*(_cell(row.get(name)) for name in shown))
     return table

@@ -107,4 +107,6 @@ def look_at_rights(control: Control, needs: list[Need]) -> Operation[list[Findin
         if not rights.allows(one)
     ]
     who = f"user '{rights.user}' of account '{rights.account}'"
-    return found or [Finding(OK, "permissions", f"{who} may all {len(needs)} things that it needs")]
+    return found or [
+        Finding(OK, "permissions", f"{who} may do all {len(needs)} things that it needs")
+    ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -58,6 +59,7 @@ def test_a_stream_to_files_and_back_and_to_another(filled, make_stream, genuine,
         assert contents(other, "x") == contents(filled, "x")
         again = run(source, f"stream:{other.name}", "--rename", rename)
         assert (again.exit_code, other.count) == (0, 10)
+        assert "10/10" in again.stderr, "the bar says what was copied before"
 
 
 def test_a_copy_that_is_cut_off_goes_on(filled, make_stream, genuine, run, tmp_path, monkeypatch):
@@ -95,6 +97,27 @@ def test_counts_that_differ_are_said(found, said):
         copy.check_count(plan, found, "t")
     copy.check_count(plan, 10, "t")
     copy.check_count(CopyPlan({"chunks": 1, "name": "a"}, {}), found, "t")
+
+
+@pytest.mark.parametrize(("done", "told"), [(0, [3, 3, 3]), (1, [3, 3, 3]), (3, [9])])
+def test_rows_that_were_copied_before_are_told_first(done, told):
+    class Ends:
+        def __init__(self) -> None:
+            self.written: list[int] = []
+
+        def read(self, plan, chunk):
+            yield pa.record_batch({"seq": [1, 2, 3]})
+
+        def done(self):
+            return done
+
+        def write(self, chunk, batches):
+            self.written.append(chunk)
+            return sum(batch.num_rows for batch in batches)
+
+    ends, heard = Ends(), []
+    copy.copy_all(CopyPlan({"chunks": 3, "rows": 9}, {}), ends, ends, heard.append)
+    assert (heard, ends.written) == (told, list(range(done, 3)))
 
 
 @pytest.mark.parametrize("rename", ["a", "=b", "a.*=b", "a=b c", "a=b\\1"])

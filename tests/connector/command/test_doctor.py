@@ -59,6 +59,30 @@ def test_a_job_that_cannot(examine, stream):
     assert any("is not collected by stream" in one for one in found["fail"])
 
 
+@pytest.mark.parametrize(
+    ("may_ask", "status"),
+    [("", "warn"), (', "$SYS.REQ.USER.INFO"', "fail")],
+    ids=["unknown", "none"],
+)
+def test_what_the_user_may_not_do_is_not_said_to_be_well(
+    examine, start_genuine, make_stream, tmp_path, may_ask, status
+):
+    config = tmp_path / "users.conf"
+    config.write_text(f"""
+        no_auth_user: all
+        authorization {{ users: [
+            {{user: all, password: a}},
+            {{user: reader, password: b, permissions: {{
+                subscribe: "_INBOX.>", publish: ["$JS.API.STREAM.INFO.*"{may_ask}]}}}}
+        ] }}""")
+    url = start_genuine("-c", str(config)).url
+    user = ("-o", "user=reader", "-o", "password=b", "-o", f"stream={make_stream(url).name}")
+    code, found = examine("write", *user, servers=url)
+    assert code == (status == "fail")
+    assert any(one.startswith("permissions: ") for one in found[status])
+    assert not any("can be run" in one for one in found["ok"])
+
+
 def test_a_server_that_is_not_there(examine):
     code, found = examine("read", "-o", "stream=A", servers="127.0.0.1:1")
     assert code == 1
@@ -88,4 +112,4 @@ def test_java_is_looked_for(command, monkeypatch, tmp_path):
 def test_people_see_marks_and_remedies(command):
     result = command("doctor", "-o", "servers=127.0.0.1:1")
     assert "fail" in result.output and "Check the addresses" in result.output
-    assert result.output.splitlines()[-1].endswith("1 fail")
+    assert result.output.splitlines()[-1].endswith("1 failed")

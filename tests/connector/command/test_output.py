@@ -50,3 +50,28 @@ def test_an_error_is_said_with_its_remedy():
     result = CliRunner().invoke(answer, ["--fail", "--json"])
     assert json.loads(result.stdout)["error"]["remedy"] == "Mend it."
     assert result.exit_code == 1
+
+
+ID, MOMENT = "c8721931-0ff5-4db4-99db-6ee1227fe1eb", "2026-11-21T10:00:00.123456789Z"
+ROW = {"query": ID, "created": MOMENT, "a note": "of seven words, which is no name"}
+
+
+@click.command()
+@reports
+def list_one(output: CommandOutput) -> None:
+    output.table(list(ROW), [ROW])
+
+
+def test_what_goes_into_a_file_is_a_line_for_each_row():
+    result = CliRunner().invoke(list_one, env={"COLUMNS": "60"})
+    title, row = result.stdout.splitlines()
+    assert row.split(None, 2) == list(ROW.values())
+    assert title.rstrip().split(None, 2) == list(ROW)
+
+
+def test_a_narrow_terminal_folds_names_and_no_times():
+    console = Console(width=70, force_terminal=True, color_system=None)
+    with console.capture() as captured:
+        console.print(table_of(list(ROW), [ROW]))
+    assert MOMENT in captured.get()
+    assert ID not in captured.get()
