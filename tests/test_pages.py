@@ -127,6 +127,7 @@ def test_a_command_of_a_page_is_one_that_there_is(page, text):
     check = {
         "docker": _check_files,
         "jetstream-console": read_settings,
+        "jetstream-server": _check_flags,
         "jetstream-spark": lambda words: None,  # run below
         "nats-server": lambda words: None,  # likewise
         "pip": _check_installed,
@@ -140,6 +141,11 @@ def _check_files(words: list[str]) -> None:
     for before, name in itertools.pairwise(words):
         if before == "-f":
             assert (ROOT / name).is_file(), name
+
+
+def _check_flags(words: list[str]) -> None:
+    """Have the bundled server understand its flags."""
+    assert isinstance(flags.parse(words, "test"), flags.Flags)
 
 
 def _check_installed(words: list[str]) -> None:

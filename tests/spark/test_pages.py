@@ -16,12 +16,13 @@ import pytest
 
 from jetstream_spark.client.blocking import Blocking
 from jetstream_spark.embedded import JetStreamServer
-from tests.pages import blocks, control_of
+from tests.pages import ROOT, blocks, control_of
 from tests.spark.conftest import JetStream
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]  # with a busy machine
 
 ADDRESS = "nats://127.0.0.1:4222"
+PAGE_ON_QUEUES = "docs/how-to/work-queues.md"
 OTHERS = ('format("kafka")', 'format("nats")')
 
 
@@ -78,9 +79,11 @@ def streams(bundled: JetStream) -> Iterator[Callable[..., None]]:
             bundled.delete_stream(name)
 
 
-def test_first_ten_minutes(spark, reader):
+def test_first_ten_minutes(bundled, reader):
     said = reader("docs/first-ten-minutes.md").run()
     assert "\n1000\n" in said and "90 large orders" in said
+    assert bundled.control.stream_state("ORDERS").messages == 0
+    bundled.delete_stream("ORDERS")
 
 
 def test_the_tutorial(spark, reader):
@@ -130,10 +133,11 @@ def test_tls(spark, tmp_path, pki):
 
 
 def test_work_queues(bundled, reader, streams):
+    assert 'add_stream("JOBS", retention="workqueue")' in (ROOT / PAGE_ON_QUEUES).read_text()
     streams("JOBS", "jobs.>", retention="workqueue", allow_direct=True)
     streams("DONE", "done.>")
     bundled.publish([("jobs.resize", b"one"), ("jobs.crop", b"two")])
-    reader("docs/how-to/work-queues.md").run()
+    reader(PAGE_ON_QUEUES).run()
     assert bundled.control.stream_state("JOBS").messages == 0
     assert _payloads(bundled.control, "DONE", 2) == [b"ONE", b"TWO"]
 
