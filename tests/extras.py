@@ -17,6 +17,7 @@ import tempfile
 import tomllib
 from pathlib import Path
 
+from tests.versions import spark_wheel
 from tests.versions.interpreters import tool
 from tests.wheels import source_distributions
 
@@ -64,10 +65,13 @@ def _own() -> dict[str, str]:
     return {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH",)}
 
 
-def keeps_its_promise(extra: str, wheels: Path, folder: Path) -> bool:
+def keeps_its_promise(extra: str, wheels: Path, folder: Path, spark: Path) -> bool:
     """Install it, and try it from another folder."""
     _uv("venv", "--python", sys.executable, folder)
-    _uv("pip", "install", "--python", folder, "--find-links", wheels, requirement(extra))
+    if extra != SERVER:
+        spark_wheel.install(spark, folder, spark.parent / "cache")
+    found = ("--find-links", wheels, *spark_wheel.NEVER_BUILT)
+    _uv("pip", "install", "--python", folder, *found, requirement(extra))
     promise, programs = PROMISES[extra], folder / "bin"
     if isinstance(promise, str):
         command = [str(programs / "python"), "-c", promise]
@@ -86,10 +90,11 @@ def main(arguments: list[str]) -> int:
         wheels = Path(name) / "wheels"
         for source in source_distributions(Path(name) / "sources"):
             _uv("build", "--wheel", "--python", sys.executable, "--out-dir", wheels, source)
+        spark = spark_wheel.build("pyspark>=4.0", Path(name) / "spark")
         for extra in arguments or extras():
             folder = Path(name) / "environment"
             try:
-                is_good = keeps_its_promise(extra, wheels, folder)
+                is_good = keeps_its_promise(extra, wheels, folder, spark)
             except subprocess.SubprocessError as error:
                 print(f"{extra}: {error}", flush=True)
                 is_good = False

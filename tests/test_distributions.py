@@ -178,6 +178,8 @@ def test_a_source_distribution_can_be_built_from_and_brings_its_licence(name, tm
     assert not any(name.endswith((".so", ".pyc")) for name in names)
     if name == "jetstream-spark":
         assert {"docs/options.md", "tests/test_distributions.py", "examples/flights.py"} <= names
+        # What tests look at, besides.
+        assert {"docker/Dockerfile", "monitoring/alerts.yml", ".github/workflows/ci.yml"} <= names
 
 
 def test_the_licence_is_one():

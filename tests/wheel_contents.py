@@ -13,10 +13,13 @@ ALWAYS = {"LICENSE", "README.md", "pyproject.toml", "setup.py", "PKG-INFO"}
 BESIDES = {
     "jetstream_server": set[str](),
     "jetstream_spark": {
+        ".github/workflows/ci.yml",
         "CHANGELOG.md",
         "Makefile",
+        "docker/Dockerfile",
         "docs/index.md",
         "examples/flights.py",
+        "monitoring/grafana-queries.json",
         "server/jetstream_console/__init__.py",
         "tests/server/test_server.py",
         "tests/spark/conftest.py",

@@ -2,12 +2,13 @@
 
     python -m tests.wheels               for every Python that can be had here
     python -m tests.wheels 3.11 3.14     for some
+    python -m tests.wheels --built 3.14  tries what is in `dist` already, wherever it was built
 
 From the source distributions, without a network, come the wheels with compiled kernels, one for
 each Python, and the ones in pure Python; `auditwheel` gives those for Linux the name that says from
 which C library on they run. All are in `dist` in the end. Then each is installed into an empty
-environment of each Python, the source distributions as well, and a server is started there, written
-to and read.
+environment of each Python, and a server is started there, written to and read; so are the source
+distributions, of which the wheels of all the others were made, with the last Python.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
+from tests.versions import spark_wheel
 from tests.versions.__main__ import PYTHONS
 from tests.versions.interpreters import NoInterpreterError, find, tool
 from tests.wheel_contents import faults_of_source, faults_of_wheel, is_pure
@@ -31,6 +33,10 @@ INTERPRETERS = ROOT / ".venv-versions"
 SMOKE = Path(__file__).with_name("wheel_smoke.py")
 PROJECTS = (ROOT / "server", ROOT)
 SECONDS_MAX = 1800
+BUILT = "--built"
+# Of a working copy: what was made there.
+LEFT_OUT = (".git", ".venv*", ".demo", ".hypothesis", ".fuzz", ".*cache", "__pycache__", "build")
+LEFT_OUT += ("dist", "*.egg-info", "*.so")
 # Namespaces of its own, in which there is no network.
 ALONE = ("unshare", "--map-root-user", "--net")
 
@@ -70,8 +76,7 @@ def _without_network() -> tuple[str, ...]:
 
 def source_distributions(folder: Path) -> list[Path]:
     """Those of both projects: the server's first. Made from a copy, as building leaves traces."""
-    left_out = shutil.ignore_patterns(".*", "__pycache__", "build", "dist", "*.egg-info", "*.so")
-    copy = Path(shutil.copytree(ROOT, folder / "copy", ignore=left_out))
+    copy = Path(shutil.copytree(ROOT, folder / "copy", ignore=shutil.ignore_patterns(*LEFT_OUT)))
     found = []
     for project in PROJECTS:
         made = folder / f"of-{project.name}"
@@ -98,8 +103,13 @@ def build(source: Path, python: Path, folder: Path, compiled: str) -> Path:
     return Path(shutil.move(repaired, TARGET))
 
 
-def build_all(sources: list[Path], pythons: dict[str, Path], work: Path) -> None:
-    """Fill `dist` with the wheels."""
+def build_all(pythons: dict[str, Path], work: Path) -> None:
+    """Fill `dist` with source distributions and wheels."""
+    shutil.rmtree(TARGET, ignore_errors=True)
+    TARGET.mkdir()
+    sources = source_distributions(work / "sources")
+    for source in sources:
+        shutil.copy(source, TARGET)
     is_first = True
     for version, python in pythons.items():
         builder = work / f"builder-{version}"
@@ -112,37 +122,29 @@ def build_all(sources: list[Path], pythons: dict[str, Path], work: Path) -> None
         is_first = False
 
 
-def kinds(version: str) -> Iterator[tuple[str, str, list[Path]]]:
+def kinds(version: str, is_last: bool) -> Iterator[tuple[str, str, list[Path]]]:
     """What is tried with a Python: a name, the kernels that it has, and its files."""
     tag = f"-cp{version.replace('.', '')}-"
     wheels = sorted(TARGET.glob("*.whl"))
     yield "compiled wheels", "compiled", [one for one in wheels if tag in one.name]
     yield "pure wheels", "pure", [one for one in wheels if is_pure(one)]
-    yield "source distributions", "compiled", sorted(TARGET.glob("*.tar.gz"))
+    if is_last:
+        yield "source distributions", "compiled", sorted(TARGET.glob("*.tar.gz"))
 
 
-def build_spark(folder: Path) -> Path:
-    """A folder with PySpark's wheel, which the index does not have.
-
-    Otherwise `uv` builds it for each Python anew, and keeps all that comes of it: a gigabyte each.
-    """
-    command = ("-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", folder, "pyspark>=4.0")
-    _run(sys.executable, *command)
-    return folder
-
-
-def try_installed(python: Path, files: list[Path], kernels: str, folder: Path, found: Path) -> None:
+def try_installed(python: Path, files: list[Path], kernels: str, folder: Path, spark: Path) -> None:
     """Install some files into an empty environment, and run the smoke test there.
 
     Args:
-        found: a folder of wheels that the index does not have.
+        spark: PySpark's wheel.
 
     Raises:
         CalledProcessError: it failed.
     """
     _uv("venv", "--python", python, folder)
+    spark_wheel.install(spark, folder, spark.parent / "cache")
     server, connector = files
-    _uv("pip", "install", "--python", folder, "--find-links", found, server,
+    _uv("pip", "install", *spark_wheel.NEVER_BUILT, "--python", folder, server,
         f"{connector}[cli,server]", JETSTREAM_COMPILED="1")  # fmt: skip
     print(_run(folder / "bin" / "python", SMOKE, kernels, cwd=folder), end="", flush=True)
 
@@ -151,10 +153,8 @@ def main(arguments: list[str]) -> int:
     """Build and try; return how many things are wrong."""
     failed = []
     INTERPRETERS.mkdir(exist_ok=True)
-    shutil.rmtree(TARGET, ignore_errors=True)
-    TARGET.mkdir()
     pythons: dict[str, Path] = {}
-    for version in arguments or PYTHONS:
+    for version in [one for one in arguments if one != BUILT] or PYTHONS:
         try:
             pythons[version] = find(version, INTERPRETERS)
         except NoInterpreterError as error:
@@ -162,16 +162,14 @@ def main(arguments: list[str]) -> int:
             failed.append(f"Python {version}")
     with tempfile.TemporaryDirectory(prefix="wheels-") as name:
         work = Path(name)
-        sources = source_distributions(work / "sources")
-        build_all(sources, pythons, work)
-        for source in sources:
-            shutil.copy(source, TARGET)
+        if BUILT not in arguments:
+            build_all(pythons, work)
         for path in sorted(TARGET.iterdir()):
             look = faults_of_wheel if path.suffix == ".whl" else faults_of_source
             failed += [f"{path.name}: {fault}" for fault in look(path)]
-        spark = build_spark(work / "spark")
+        spark = spark_wheel.build("pyspark>=4.0", work / "spark")
         for version, python in pythons.items():
-            for kind, kernels, files in kinds(version):
+            for kind, kernels, files in kinds(version, version == [*pythons][-1]):
                 folder = work / "tried"
                 try:
                     try_installed(python, files, kernels, folder, spark)

@@ -16,6 +16,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.versions import spark_wheel
 from tests.versions.interpreters import NoInterpreterError, find, tool
 
 ROOT = Path(__file__).parents[2]
@@ -55,8 +56,10 @@ def environment(pyspark: str, version: str, python: Path, wheels: list[Path]) ->
     folder = FOLDER / f"{pyspark}-{version}"
     if not folder.exists():
         uv("venv", "--python", python, folder)
+    spark = spark_wheel.build(f"pyspark=={pyspark}.*", FOLDER / f"spark-{pyspark}")
+    spark_wheel.install(spark, folder, FOLDER / "spark-cache")
     install = ("pip", "install", "--compile-bytecode", "--python", folder)
-    uv(*install, f"pyspark=={pyspark}.*", *wheels)
+    uv(*install, *spark_wheel.NEVER_BUILT, f"pyspark=={pyspark}.*", *wheels)
     uv(*install, "--no-deps", "--reinstall", *wheels)
     return folder / "bin" / "python"
 
