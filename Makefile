@@ -32,6 +32,7 @@ help:
 	@echo "make server-versions  the connector beside nats-server 2.10 to 2.15, each installed for the while"
 	@echo "make extras  each extra in an empty environment, and what it is for imported there"
 	@echo "make wheels  wheels for each Python, compiled and pure, and source distributions: built and tried"
+	@echo "make manifests  what Kubernetes, Compose and the workflow's host read, against their schemas"
 	@echo "make sbom   what an installation brings, as CycloneDX, in build/sbom"
 	@echo "make clean  remove what these commands made"
 
@@ -259,6 +260,12 @@ WHEELS_PYTHONS ?=
 wheels: $(READY)-test
 	$(INSTALL) auditwheel
 	$(BIN)/python -m tests.wheels $(WHEELS_PYTHONS)
+
+# The schemas come as wheels of a hundred megabytes, which nothing else needs.
+.PHONY: manifests
+manifests: $(READY)-test
+	$(INSTALL) check-jsonschema kubernetes-validate
+	$(BIN)/python -m tests.manifests
 
 # Of an environment that has what users get and nothing else.
 .PHONY: sbom
