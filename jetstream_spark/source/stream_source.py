@@ -238,10 +238,10 @@ class StreamSource:
         if all(state is not None for state in states.values()):
             try:
                 yield from self._watch.check()
+                if self.options.commit_mode == "ack":
+                    yield from self._check_anchors(at, states)
             except StreamNotFoundError:
                 return  # it was deleted a moment ago, which is data loss; the next look says so
-            if self.options.commit_mode == "ack":
-                yield from self._check_anchors(at, states)
         self._is_checked = True
 
     def _check_anchors(
