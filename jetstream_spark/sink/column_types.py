@@ -27,7 +27,7 @@ def wrong_columns(
     place: str,
     elsewhere: Sequence[str] = (),
 ) -> list[str]:
-    """Return a sentence for each column that a write cannot have, or not of its type.
+    """Return a sentence for each column that a write cannot have, not of its type, or not twice.
 
     Args:
         allowed: the columns there are, in any case, and their types as `type_word` names them.
@@ -37,8 +37,12 @@ def wrong_columns(
     types = {name.lower(): kinds for name, kinds in allowed.items()}
     others = {name.lower() for name in elsewhere}
     problems = []
+    given: dict[str, str] = {}  # by the name in small letters
     for field in schema.fields:
         name = field.name.lower()
+        if name in given:
+            problems.append(f"its columns '{given[name]}' and '{field.name}' have one meaning")
+        given.setdefault(name, field.name)
         if name in others:
             continue
         if name not in types:

@@ -41,6 +41,16 @@ def test_what_does_not_fit_is_told_all_at_once() -> None:
     ]
 
 
+def test_a_column_that_is_there_twice_is_told() -> None:
+    fields = [("key", StringType()), ("value", BinaryType()), ("VALUE", BinaryType())]
+    fields += [("ttl", IntegerType()), ("ttl", IntegerType())]
+    given = StructType([StructField(name, kind) for name, kind in fields])
+    assert wrong_columns(given, ALLOWED, "a box", ["ttl"]) == [
+        "its columns 'value' and 'VALUE' have one meaning",
+        "its columns 'ttl' and 'ttl' have one meaning",
+    ]
+
+
 @pytest.mark.parametrize(
     ("kind", "word"),
     [
