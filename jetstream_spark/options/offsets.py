@@ -6,11 +6,13 @@ the offset `next: 4` has read all of them, and the batch from `next: 2` to `next
 
     {"v": 1, "streams": {"ORDERS": {"created": "2026-11-21T10:00:00.5Z", "next": 4}}}
 
-The offset at the end of a batch also says how the batch is cut into tasks: a batch that is planned
-again after a restart, perhaps with other options, has the same rows in the same partitions. The ids
-and the ledger of the sink rest on that, because both go by partitions.
+The offset at the end of a batch also says how the batch is cut into tasks, and which subjects it
+has: a batch that is planned again after a restart, perhaps with other options, has the same rows in
+the same partitions. The ids and the ledger of the sink rest on that, because both go by partitions;
+and with `commitMode=purge` no more is removed than was read.
 
-    {"v": 1, "streams": {...}, "tasks": {"offsetsMax": 1000000, "min": 1, "max": 64}}
+    {"v": 1, "streams": {...}, "tasks": {"offsetsMax": 1000000, "min": 1, "max": 64},
+     "subjects": ["orders.*"]}
 
 A batch begins where the offset before it says. If that offset says nothing about a stream, because
 the stream did not exist or was another incarnation, the offset at the end has `start` as well.
@@ -31,6 +33,7 @@ from jetstream_spark.errors import OffsetsError
 from jetstream_spark.options.option_values import timestamp_ns
 
 VERSION = 1
+_KEYS = {"v", "streams", "tasks", "subjects"}
 
 # "earliest", "latest", or a sequence (or one of these words) for every stream.
 StartingPoint = str | dict[str, int | str]
@@ -92,10 +95,12 @@ class Offsets:
 
     Attributes:
         tasks: how the batch that ends here is cut; None where the options decide.
+        subjects: which it has, all when empty; None where the options decide.
     """
 
     streams: Mapping[str, StreamOffset]
     tasks: Tasks | None = None
+    subjects: tuple[str, ...] | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the form that goes to Spark's checkpoint, with a fixed order of keys."""
@@ -103,7 +108,11 @@ class Offsets:
             "v": VERSION,
             "streams": {name: self.streams[name].to_json() for name in sorted(self.streams)},
         }
-        return value if self.tasks is None else value | {"tasks": self.tasks.to_json()}
+        if self.tasks is not None:
+            value["tasks"] = self.tasks.to_json()
+        if self.subjects is not None:
+            value["subjects"] = list(self.subjects)
+        return value
 
     @classmethod
     def from_json(cls, value: Any) -> Offsets:
@@ -130,6 +139,7 @@ class Offsets:
                 for name, entry in value["streams"].items()
             }
             tasks = Tasks.from_json(value["tasks"]) if "tasks" in value else None
+            subjects = _subjects(value["subjects"]) if "subjects" in value else None
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             if isinstance(error, OffsetsError):
                 raise
@@ -138,7 +148,13 @@ class Offsets:
                 f"connector.",
                 remedy,
             ) from None
-        return cls(streams, tasks)
+        return cls(streams, tasks, subjects)
+
+
+def _subjects(entry: Any) -> tuple[str, ...]:
+    if not isinstance(entry, list) or not all(isinstance(each, str) for each in entry):
+        raise ValueError(f"{entry} is no list of subjects")
+    return tuple(entry)
 
 
 def parse_starting_point(text: str, streams: tuple[str, ...]) -> StartingPoint:
@@ -159,9 +175,7 @@ def parse_starting_point(text: str, streams: tuple[str, ...]) -> StartingPoint:
         raise OffsetsError(f"is neither a word nor JSON; {form}") from None
     if not isinstance(value, dict):
         raise OffsetsError(f"is not a JSON object; {form}")
-    if {"v", "streams"} <= set(value) <= {"v", "streams", "tasks"} and isinstance(
-        value["streams"], dict
-    ):
+    if {"v", "streams"} <= set(value) <= _KEYS and isinstance(value["streams"], dict):
         value = {
             name: entry.get("next") if isinstance(entry, dict) else entry
             for name, entry in value["streams"].items()

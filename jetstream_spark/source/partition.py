@@ -31,7 +31,8 @@ class RangePartition(InputPartition):
     """The range of one task.
 
     Attributes:
-        subjects: the patterns that Spark's filters amount to; None leaves that to the options.
+        subjects: the patterns that Spark's filters amount to, or that the batch was planned with;
+            None leaves that to the options.
     """
 
     def __init__(self, sequences: SequenceRange, subjects: tuple[str, ...] | None = None) -> None:

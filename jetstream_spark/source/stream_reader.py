@@ -110,7 +110,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if not HAS_ADMISSION_CONTROL and self.options.fail_on_data_loss:
             check_continuity(first, final)  # before, nobody could say where the query stands
         ranges = plan_ranges(first, final, self.options.tasks)
-        return [RangePartition(sequences) for sequences in ranges]
+        return [RangePartition(sequences, final.subjects) for sequences in ranges]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read one range on an executor."""

@@ -119,7 +119,7 @@ class StreamSource:
         end = plan_end(at, present, self._limits(is_limited), begins)
         has_moved = end.streams != at.streams
         is_new = end.streams != given.streams
-        self._last_end = end = replace(end, tasks=self.options.tasks) if is_new else given
+        self._last_end = end = self._planned(end) if is_new else given
         if has_moved:
             self._last_batch_at = self._host.now()
             self._batch_start = at
@@ -130,6 +130,10 @@ class StreamSource:
             if until > now_s:
                 yield Pause(until)
         return end
+
+    def _planned(self, end: Offsets) -> Offsets:
+        """The end of a batch, with what else decides which rows it has."""
+        return replace(end, tasks=self.options.tasks, subjects=self.options.subjects)
 
     def _look(
         self, at: Offsets, is_committed: bool, answer_by: float
@@ -145,7 +149,7 @@ class StreamSource:
             return None
         try:
             if not self._is_checked:
-                yield from self._check_again(at)
+                yield from self._check_again(at, is_committed)
             if self.options.eager_commit and is_committed:
                 yield from self._commit(at)
             tails = now = self._frozen
@@ -175,7 +179,7 @@ class StreamSource:
         """
         states = yield from StreamWatch(self._host, self.options).check()
         streams = {name: StreamOffset(s.created, s.next) for name, s in states.items()}
-        self._last_end = Offsets(streams, self.options.tasks)
+        self._last_end = self._planned(Offsets(streams))
         self._is_checked = True
         return self._last_end
 
@@ -232,7 +236,7 @@ class StreamSource:
         again = yield from watch.starting_offsets(LATEST)
         return again if self.options.starting == EARLIEST else at
 
-    def _check_again(self, at: Offsets) -> Operation[None]:
+    def _check_again(self, at: Offsets, is_committed: bool) -> Operation[None]:
         """The checks of a new query for one that goes on; a deleted stream is data loss here."""
         states = yield from self._watch.states(age_max_s=0)
         if all(state is not None for state in states.values()):
@@ -242,7 +246,28 @@ class StreamSource:
                     yield from self._check_anchors(at, states)
             except StreamNotFoundError:
                 return  # it was deleted a moment ago, which is data loss; the next look says so
+        if is_committed:
+            yield from self._check_subjects(at, states)
         self._is_checked = True
+
+    def _check_subjects(
+        self, at: Offsets, states: Mapping[str, StreamState | None]
+    ) -> Operation[None]:
+        """With other subjects than before, a query that purges must not remove what it never read.
+
+        Raises:
+            RetentionRefusedError: it would.
+        """
+        before, now = at.subjects, self.options.subjects
+        if self.options.commit_mode != "purge" or before is None or set(before) == set(now):
+            return
+        yield from self._commit(at)
+        known = {
+            name: position
+            for name, position in at.streams.items()
+            if (state := states.get(name)) is not None and state.created == position.created
+        }
+        yield from self._watch.check_unread(Offsets(known), goes_on=True)
 
     def _check_anchors(
         self, at: Offsets, states: Mapping[str, StreamState | None]
@@ -414,7 +439,8 @@ class StreamSource:
                 if mode == "ack":
                     yield from self._acknowledge(name, at)
                 else:
-                    for subject in self.options.subjects or ("",):
+                    subjects = self.options.subjects if end.subjects is None else end.subjects
+                    for subject in subjects or ("",):
                         yield from self._watch.control.purge(name, at.next, subject)
             except StreamNotFoundError:
                 continue  # it went a moment ago, as above

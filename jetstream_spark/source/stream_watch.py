@@ -218,10 +218,13 @@ class StreamWatch:
                 )
         yield from self.control.check_purge(state.name)
 
-    def check_unread(self, start: Offsets) -> Operation[None]:
+    def check_unread(self, start: Offsets, *, goes_on: bool = False) -> Operation[None]:
         """Make sure that nothing lies before the start of a query that purges.
 
         A purge removes everything before a sequence, so also what this query never read.
+
+        Args:
+            goes_on: the query comes from a checkpoint, had other subjects, and has purged those.
 
         Raises:
             RetentionRefusedError: there is something.
@@ -234,7 +237,10 @@ class StreamWatch:
                         f"the query begins at sequence {at.next} of stream '{name}', and "
                         f"commitMode=purge would remove what lies before it, from sequence {first} "
                         f"on, unread.",
-                        "Set startingOffsets=earliest to read it, or purge it yourself first.",
+                        "It had other subjects when it got there: give the new ones to a query of "
+                        "their own, or purge what lies there."
+                        if goes_on
+                        else "Set startingOffsets=earliest to read it, or purge it yourself first.",
                     )
 
     def _check_bucket(self, state: StreamState) -> None:

@@ -16,20 +16,22 @@ streams = st.dictionaries(
     st.builds(StreamOffset, st.text(max_size=5), st.integers(0), st.none() | st.integers(0)),
 )
 tasks = st.builds(Tasks, st.integers(1), st.integers(1), st.integers(1))
-offsets = st.builds(Offsets, streams, st.none() | tasks)
+subjects = st.lists(st.text(max_size=5), max_size=2).map(tuple)
+offsets = st.builds(Offsets, streams, st.none() | tasks, st.none() | subjects)
 
 # Written by version 1 of the format: must be readable for ever, byte for byte.
 VERSION_1 = (
     '{"v": 1, "streams": {"A": {"created": "t1", "next": 7}, "B": {"created": "t2", "next": 1}}}'
 )
 WITH_TASKS = VERSION_1[:-1] + ', "tasks": {"offsetsMax": 1000, "min": 2, "max": 64}}'
+WITH_SUBJECTS = WITH_TASKS[:-1] + ', "subjects": ["a.*", "b"]}'
 
 
 @given(offsets)
 def test_back_and_forth(value):
     text = json.dumps(value.to_json())
     assert Offsets.from_json(json.loads(text)) == value
-    again = Offsets(dict(reversed(value.streams.items())), value.tasks)
+    again = Offsets(dict(reversed(value.streams.items())), value.tasks, value.subjects)
     assert json.dumps(again.to_json()) == text, "the order of keys must not depend on history"
 
 
@@ -43,14 +45,18 @@ def test_how_a_batch_is_cut():
     value = Offsets.from_json(json.loads(WITH_TASKS))
     assert value.tasks == Tasks(1000, 2, 64)
     assert json.dumps(value.to_json()) == WITH_TASKS
-    assert parse_starting_point(WITH_TASKS, ("A", "B")) == {"A": 7, "B": 1}
+    value = Offsets.from_json(json.loads(WITH_SUBJECTS))
+    assert (value.tasks, value.subjects) == (Tasks(1000, 2, 64), ("a.*", "b"))
+    assert json.dumps(value.to_json()) == WITH_SUBJECTS
+    assert parse_starting_point(WITH_SUBJECTS, ("A", "B")) == {"A": 7, "B": 1}
 
 
 @pytest.mark.parametrize(
     "text",
     ["{}", "[]", "7", "null", '{"v": 1}', '{"v": 1, "streams": {"A": {}}}', '{"v": 2}']
     + [VERSION_1[:-1] + f', "tasks": {tasks}}}' for tasks in ("null", "{}", "[1, 1, 1]")]
-    + [WITH_TASKS.replace("64", at) for at in ("0", '"x"')],
+    + [WITH_TASKS.replace("64", at) for at in ("0", '"x"')]
+    + [WITH_SUBJECTS.replace('["a.*", "b"]', at) for at in ("1", "null", '"a"', "[1]")],
 )
 def test_anything_else_is_refused_with_a_remedy(text):
     with pytest.raises(OffsetsError, match="checkpointLocation"):

@@ -89,6 +89,7 @@ def test_a_batch_that_is_planned_again_is_cut_as_before_whatever_the_options_say
     for options in ({"minPartitions": 5}, {"maxPartitions": 1}, {"maxOffsetsPerPartition": 1}):
         # The ledger and the ids of a sink go by partitions: one that has its rows has to keep them.
         assert ranges(reader(stream, **options), start, end) == planned
+    assert rows(reader(stream, subjects=f"{stream.subject}.b"), start, end) == [*range(1, 11)]
     after = reader(stream, minPartitions=5)
     assert json.dumps(after.latestOffset(end, ReadAllAvailable())) == json.dumps(end)
     publish(stream, 10)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
@@ -666,3 +667,29 @@ def test_a_message_that_has_come_is_not_waited_for(anywhere):
     assert run(watched()) != at
     assert effects
     assert {type(effect) for effect in effects} == {Transfer}
+
+
+def test_a_queue_keeps_what_a_query_did_not_read_under_other_subjects(make_stream, genuine):
+    queue = make_stream(genuine.url, retention="workqueue", allow_direct=True)
+    one, two = (f"{queue.subject}.{n}" for n in (1, 2))
+    for subject in (one, two, one, two):
+        queue.control.request_message(subject, b"")
+    options = {"commitMode": "purge", "subjects": one, "pollInterval": "1us"}
+    source = query(queue, **options)
+    start = source.initial_offset()
+    end = source.latest_offset(start)
+    assert end.streams[queue.name].next == 5
+    # The batch is read, and the query is started again with a subject more.
+    again = query(queue, **options | {"subjects": f"{queue.subject}.*"})
+    with pytest.raises(RetentionRefusedError, match=r"from sequence 2 on, unread"):
+        again.latest_offset(end)
+    assert (queue.count, queue.control.next_sequence(queue.name, 1, two)) == (2, 2)
+    # A torn batch has the rows that it was planned with, and no others leave the queue with it.
+    source, at = query(queue, **options | {"subjects": two}), start.streams[queue.name]
+    begun = source.latest_offset(Offsets({queue.name: replace(at, next=2)}))
+    assert begun.subjects == (two,)
+    queue.control.request_message(one, b"")
+    later = query(queue, **options)
+    later.commit(begun)
+    assert (queue.count, queue.control.next_sequence(queue.name, 1, one)) == (1, 5)
+    assert later.latest_offset(begun).streams[queue.name].next == 6
