@@ -12,7 +12,6 @@ Specification: nats-server 2.12 and later, streams with `allow_atomic`.
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import numpy as np
@@ -24,7 +23,7 @@ from jetstream_spark.errors import ProtocolViolationError
 from jetstream_spark.kernels.arrow_to_wire import ROW_DIGITS
 from jetstream_spark.sink.batch_outcome import BatchOutcome, RowRefusal
 from jetstream_spark.sink.outgoing_rows import OutgoingRows, check_payloads
-from jetstream_spark.sink.refusals import BATCH_INCOMPLETE, NOBODY, WRONG_STREAM
+from jetstream_spark.sink.refusals import BATCH_INCOMPLETE, WRONG_STREAM, answer_of
 
 SEND_BYTES = 256 << 10
 
@@ -81,12 +80,7 @@ def _position_lines(count: int) -> pa.BinaryArray:
 
 def _refusal(message: Message, count: int, stream: str) -> RowRefusal | None:
     everything = np.arange(count)
-    if message.status[0]:
-        text = "no stream collects this subject, or JetStream is off"
-        if message.status[0] != NOBODY:
-            text = message.status[1]
-        return RowRefusal(everything, message.status[0], 0, text)
-    answer = _answer(message)
+    answer = answer_of(message)
     error = answer.get("error")
     if not error:
         return None
@@ -98,7 +92,7 @@ def _refusal(message: Message, count: int, stream: str) -> RowRefusal | None:
 
 
 def _sequence(message: Message, stream: str, batch_id: bytes, count: int) -> int:
-    answer = _answer(message)
+    answer = answer_of(message)
     expected = (stream, batch_id.decode(), count)
     if (answer.get("stream"), answer.get("batch"), answer.get("count")) != expected:
         raise ProtocolViolationError(
@@ -106,10 +100,3 @@ def _sequence(message: Message, stream: str, batch_id: bytes, count: int) -> int
             "Somebody other than the stream answers publishes to its subjects; find out who.",
         )
     return int(answer["seq"])
-
-
-def _answer(message: Message) -> dict[str, Any]:
-    try:
-        return dict(json.loads(message.payload))
-    except (ValueError, TypeError):
-        return {}

@@ -11,11 +11,9 @@ Conditions that the row came with are left out: they held when it was stored for
 from __future__ import annotations
 
 import base64
-import json
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -35,7 +33,7 @@ from jetstream_spark.sink.kv import WRONG_LAST_SEQUENCE
 from jetstream_spark.sink.message_ids import id_again
 from jetstream_spark.sink.outgoing_rows import published
 from jetstream_spark.sink.recovery import Recovery
-from jetstream_spark.sink.refusals import NOBODY, is_passing, refused
+from jetstream_spark.sink.refusals import NOBODY, answer_of, is_passing, refused
 from jetstream_spark.sink.stored_ids import ID_HEADER
 
 IN_FLIGHT_ROWS, IN_FLIGHT_BYTES = 1_000, 1 << 20
@@ -177,7 +175,7 @@ class CoveredRows:
 
     def _sequence(self, row: CoveredRow, message: Message) -> Operation[int]:
         """Where a row is stored now, 0 where something else was stored in its place."""
-        answer = _answer(message)
+        answer = answer_of(message)
         error = answer.get("error")
         if error is None and answer.get("stream") == self._options.stream:
             return int(answer["seq"])
@@ -209,14 +207,3 @@ class CoveredRows:
             return 0
         lines = base64.b64decode(answer["message"].get("hdrs", "")).split(b"\r\n")
         return int(answer["message"]["seq"]) if b"%b: %b" % (ID_HEADER, row.id) in lines else 0
-
-
-def _answer(message: Message) -> dict[str, Any]:
-    code, text = message.status
-    if code:
-        text = "no stream collects this subject, or JetStream is off" if code == NOBODY else text
-        return {"error": {"code": code, "description": text}}
-    try:
-        return dict(json.loads(message.payload))
-    except (ValueError, TypeError, RecursionError):
-        return {}

@@ -19,7 +19,6 @@ docs/reference/publishing.md#fast-batches.
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import numpy as np
@@ -32,8 +31,8 @@ from jetstream_spark.sink.batch_outcome import BatchOutcome, RowRefusal
 from jetstream_spark.sink.outgoing_rows import OutgoingRows, check_payloads
 from jetstream_spark.sink.refusals import (
     BATCH_INCOMPLETE,
-    NOBODY,
     WRONG_STREAM,
+    answer_of,
 )
 
 # Acknowledged together at most: progress of a slow stream is heard of before `ackTimeout`.
@@ -111,7 +110,7 @@ class FastBatch:
         """
         if self.outcome is not None or self.is_forgotten:
             return
-        answer = _answer(message)
+        answer = answer_of(message)
         try:
             self._take(position, answer)
         except (KeyError, TypeError, ValueError, AttributeError):
@@ -170,17 +169,6 @@ def position_of(tokens: list[bytes]) -> int:
     """The position in a reply subject, after its batch; 0 when it is not one of ours."""
     is_ours = len(tokens) == 5 and tokens[2].isdigit() and len(tokens[2]) == ROW_DIGITS
     return int(tokens[2]) if is_ours else 0
-
-
-def _answer(message: Message) -> dict[str, Any]:
-    code, text = message.status
-    if code:
-        text = "no stream collects this subject, or JetStream is off" if code == NOBODY else text
-        return {"error": {"code": code, "description": text}}
-    try:
-        return dict(json.loads(message.payload))
-    except (ValueError, TypeError, RecursionError):
-        return {}
 
 
 def _not_of_the_stream(what: str, payload: bytes) -> ProtocolViolationError:

@@ -5,6 +5,10 @@ The answers are those to a publish, whether a row was sent alone or within a bat
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
+from jetstream_spark.client.flow import Message
 from jetstream_spark.errors import PublishRefusedError
 
 TOO_MANY_REQUESTS = 429
@@ -39,6 +43,18 @@ _REMEDIES = {
     DUPLICATE_IN_BATCH: "A row of the batch is in the stream already and cannot be told from the "
     "others, because messages were removed since; run the write again after the duplicate_window.",
 }
+
+
+def answer_of(message: Message) -> dict[str, Any]:
+    """What a publish was answered with, a status as an `error`; empty when it is no JSON object."""
+    code, text = message.status
+    if code:
+        text = "no stream collects this subject, or JetStream is off" if code == NOBODY else text
+        return {"error": {"code": code, "description": text}}
+    try:
+        return dict(json.loads(message.payload))
+    except (ValueError, TypeError, RecursionError):
+        return {}
 
 
 def is_passing(code: int, err_code: int) -> bool:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from jetstream_spark.sink.refusals import is_about_the_stream, is_passing, refused
+from jetstream_spark.client.flow import Message
+from jetstream_spark.sink.refusals import answer_of, is_about_the_stream, is_passing, refused
 
 
 @pytest.mark.parametrize(
@@ -19,6 +20,36 @@ from jetstream_spark.sink.refusals import is_about_the_stream, is_passing, refus
 )
 def test_what_passes(code, err_code, passes) -> None:
     assert is_passing(code, err_code) is passes
+
+
+@pytest.mark.parametrize(
+    ("headers", "payload", "answer"),
+    [
+        (b"", b'{"stream":"S","seq":7}', {"stream": "S", "seq": 7}),
+        (b"", b'{"error":{"code":400}}', {"error": {"code": 400}}),
+        (b"", b"", {}),
+        (b"", b"[5]", {}),
+        (b"", b"\xff{", {}),
+        (b"", b"[" * 100_000, {}),
+        (
+            b"NATS/1.0 503\r\n\r\n",
+            b"",
+            {
+                "error": {
+                    "code": 503,
+                    "description": "no stream collects this subject, or JetStream is off",
+                }
+            },
+        ),
+        (
+            b"NATS/1.0 429 Too Many Requests\r\n\r\n",
+            b'{"seq":7}',
+            {"error": {"code": 429, "description": "Too Many Requests"}},
+        ),
+    ],
+)
+def test_what_an_answer_says(headers, payload, answer) -> None:
+    assert answer_of(Message(b"_INBOX.a", b"1", b"", headers, payload)) == answer
 
 
 def test_what_no_row_is_at_fault_for() -> None:
