@@ -4,10 +4,10 @@ A checkpoint has no lock, and its logs are two folders, so nothing changes both 
 single rename is atomic. So a reset is a batch of its own, without any rows:
 
 1. `offsets/<n+1>` is made, unless it is there, as a copy of `offsets/<n>`. From now on batch n+1
-begins and ends where batch n ended. If the query runs after all, it can no longer plan its batch
-n+1: Spark finds the file and ends it ("multiple streaming jobs detected"). 2. `commits/<n+1>` is
-made as a copy of `commits/<n>`: that empty batch is done. 3. `offsets/<n+1>` is replaced by one
-with the new positions, in one rename.
+   begins and ends where batch n ended. If the query runs after all, it can no longer plan its
+   batch n+1: Spark finds the file and ends it ("multiple streaming jobs detected").
+2. `commits/<n+1>` is made as a copy of `commits/<n>`: that empty batch is done.
+3. `offsets/<n+1>` is replaced by one with the new positions, in one rename.
 
 Before step 3 the query stands where it stood, after it where it was told to. A reset that was cut
 off after 1 or 2 is finished by the next one, or by the query, which runs an empty batch. No number

@@ -40,7 +40,7 @@ from jetstream_spark.sink.stored_rows import places_not_in, sequences_of
 
 # A partition that is one batch is held completely, here and at the server.
 PARTITION_BYTES_MAX = 256 << 20
-# Of payloads that wait for being stored again.
+# Of payloads that wait to be stored again.
 COVERED_BYTES_MAX = 8 << 20
 
 
@@ -94,8 +94,8 @@ class BatchPublisher:
         Raises: as `Publisher.publish`; with `atomicUnit=partition` RowRefusedError where there are
             too many rows for a batch, before anything was sent.
         """
-        # Blocks are cut before rows that are stored go: an attempt that goes on where another ended
-        # has the same ones, and none has rows of two of them.
+        # Blocks are cut before stored rows are left out: so an attempt that goes on where another
+        # one ended has the same blocks, and no batch has rows of two of them.
         is_block = self._options.atomic_unit == "block"
         size = self._options.atomic_rows if is_block else max(len(rows), 1)
         for start in range(0, len(rows), size):
@@ -156,8 +156,8 @@ class BatchPublisher:
             yield from self._store_covered()
 
     def _stored_at(self, rows: OutgoingRows, numbers: RowPlaces) -> Operation[RowPlaces]:
-        """Write rows; return where the stream has each, 0 where it has not, or an earlier attempt
-        had stored it and it is gone."""
+        """Write rows; return where the stream has each: 0 where it does not, or no longer has what
+        an earlier attempt had stored."""
         first, sequences = numbers, np.zeros(len(rows), dtype=np.int64)
         after, first_sent, tries = self.last_sequence, self._host.now(), 0
         while len(rows):

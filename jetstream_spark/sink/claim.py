@@ -5,13 +5,14 @@ executor was not heard of, or from another driver. What such an attempt still se
 way over a stalled link, may arrive at any time. So attempts take over from each other:
 
 1. Each has an inbox, named in its ledger entry. It listens there on every connection that it sends
-rows over, and sends none before the server knows that it listens *and* the entry is still its own;
-the entry is read over the same connection, after the subscription. 2. The next attempt replaces
-that entry with its own. From now on the earlier attempt cannot send over any further connection. 3.
-It writes to the earlier inbox. That tells whoever listens there to stop and close the connection;
-if that process is halted or cut off, the server closes the connection. When nobody listens there
-any more, nothing of that attempt can arrive (`late_frames.py`). 4. Only then does it look up which
-rows are stored.
+   rows over, and sends none before the server knows that it listens *and* the entry is still its
+   own; the entry is read over the same connection, after the subscription.
+2. The next attempt replaces that entry with its own. From now on the earlier attempt cannot send
+   over any further connection.
+3. It writes to the earlier inbox. That tells whoever listens there to stop and close the
+   connection; if that process is halted or cut off, the server closes the connection. When nobody
+   listens there any more, nothing of that attempt can arrive (`late_frames.py`).
+4. Only then does it look up which rows are stored.
 
 If the earlier attempt reads the entry before step 2, it had subscribed before step 2, and step 3
 finds it; if it reads the entry later, it finds that of another attempt. Whether it is halted in

@@ -141,7 +141,7 @@ class CoveredRows:
     def _send(
         self, flow: Flow, rows: Sequence[CoveredRow], waiting: set[int], sequences: Sequences
     ) -> Operation[None]:
-        """Send rows, and take out of `waiting` whose outcome is known."""
+        """Send rows; take those out of `waiting` whose outcome is known."""
         inbox = flow.new_inbox() + b"."
         sid = flow.subscribe(inbox + b"*")
         left, on_way, size = deque(sorted(waiting)), 0, 0

@@ -1,7 +1,7 @@
 """One fast batch: rows that are stored as they arrive, and acknowledged together. No I/O.
 
-Each row says in its reply subject to which batch it belongs, the how-manieth it is and what it
-does: `<inbox>.<batch>.<flow>.fail.<position>.<op>.$FI`. The server answers every so many rows, and
+Each row says in its reply subject which batch it belongs to, its number there and what it does:
+`<inbox>.<batch>.<flow>.fail.<position>.<op>.$FI`. The server answers every so many rows, and
 the last one, which ends the batch, with how many it took.
 
 A missing or refused row ends the batch (`fail`): so the rows that were taken are always the first

@@ -10,9 +10,9 @@ connection, or not sent - and within one attempt an inquiry makes sure of that:
    last of its bytes and closed it, a message to the inbox finds nobody, and the server says so at
    once. From then on no frame of it can arrive.
 2. What it brought has passed the stream's queue. A message that the stream must refuse (it expects
-a stream of another name) goes the same way, in order; its refusal says that everything before it
-has passed. 3. What the stream holds is read, from before the first of these rows was sent. What is
-not there
+   a stream of another name) goes the same way, in order; its refusal says that everything before
+   it has passed.
+3. What the stream holds is read, from before the first of these rows was sent. What is not there
    was not stored and never will be: it may be sent again.
 
 The argument rests on the order of 1, 2 and 3; the time that each takes does not matter. A

@@ -14,7 +14,8 @@ ack names the sequence that it has. So an attempt also sees what one before it l
 Rows whose sequences rise, as in every write where nothing went wrong, are compared with one number.
 Subjects are kept as digests of 120 bits. Memory: 23 bytes for each subject, whatever its length,
 and for each of the last rows, of which there are at most `ROWS_MAX`, or a quarter of the subjects
-before. While they are joined, ever more seldom, it is a few times that (docs/options.md).
+before. While they are merged, which happens ever more seldom, it is a few times that
+(docs/options.md).
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ class KeyOrder:
 
         Args:
             subjects: of all of them.
-            sequences: where the stream has each, 0 where it has not, or where it is not known.
+            sequences: where the stream has each, 0 where it does not, or where that is not known.
         """
         stored = np.flatnonzero(sequences)
         if not len(stored):

@@ -70,7 +70,7 @@ RETRY_PAUSE_S = 0.25
 # The server lets so many publishes of all tasks wait (`max_buffered_msgs`, 100,000 unless set) and
 # refuses more. It refuses many rows at once, so the window is cut once per pause.
 WINDOW_DIVISOR = 4
-# Of payloads that wait for being stored again.
+# Of payloads that wait to be stored again.
 COVERED_BYTES_MAX = 8 << 20
 
 _log = logging.getLogger("jetstream_spark")
@@ -85,7 +85,8 @@ class _FrameBlock:
 
     Attributes:
         subjects: of the rows, where the order of those of one subject matters.
-        sequences: where the stream has each row, 0 where it has not; None where it does not matter.
+        sequences: where the stream has each row, 0 where it does not; None where their order does
+            not matter.
     """
 
     __slots__ = (
@@ -151,7 +152,7 @@ class _FrameBlock:
         return len(settled), int(self.sizes[settled].sum())
 
     def settle_all(self, start: int, stop: int, sequences: Rows | None = None) -> tuple[int, int]:
-        """The same for all rows of a range, which is what acks mostly are of."""
+        """The same for all rows of a range, which is what most acks are about."""
         first = start - self.first_row
         start, stop = max(0, first), min(self.sent, stop - self.first_row)
         if start >= stop:

@@ -7,8 +7,8 @@ the stream is busy, or has no leader        again, `publishRetries` times; witho
 any other refusal                           PublishRefusedError; or, with onError=deadLetter,
                                             dead letters
 
-A dead letter that nobody takes is sent again likewise, while the row itself is not lost: it is
-PublishRefusedError when no stream collects the dead-letter subject.
+A dead letter that nobody takes is sent again in the same way. Its row is not lost: when no stream
+collects the dead-letter subject, that is a PublishRefusedError.
 """
 
 from __future__ import annotations

@@ -58,4 +58,7 @@ def test_functions_stay_short(path: Path):
 
 @each(PARSED)
 def test_modules_say_what_they_are(path: Path):
-    assert ast.get_docstring(parsed(path))
+    """Steps that are numbered each begin a line."""
+    text = ast.get_docstring(parsed(path))
+    assert text
+    assert not re.search(r"[.:)] [2-9]\.(?= [A-Z`]|$)", text, re.MULTILINE)
