@@ -12,11 +12,12 @@ import numpy as np
 import pytest
 
 from jetstream_spark.client import pool
-from jetstream_spark.client.blocking import iterate, lease, this_host
+from jetstream_spark.client.blocking import iterate, lease, run, this_host
 from jetstream_spark.client.flow import publish_frame
 from jetstream_spark.errors import (
     MessagesExpiredError,
     MessageTooLargeError,
+    NoRespondersError,
     ProtocolViolationError,
     ReadTimeoutError,
     StreamDeletedError,
@@ -269,6 +270,21 @@ def test_a_message_lost_on_the_way_is_fetched_again(order):
     assert order.reached == 7
 
 
+@pytest.mark.parametrize(
+    ("numbers", "gap"),
+    [
+        ([(5, 1), (6, 2)], None),
+        ([(5, 1), (6, 2), (8, 3)], 7),
+        ([(7, 1), (9, 2)], 5),
+        ([(5, 1), (7, 2), (9, 3)], 6),
+        ([(5, 1), (6, 2), (7, 3), (12, 4)], 8),
+    ],
+)
+def test_the_first_place_where_nothing_is_is_noted(order, numbers, gap):
+    accept(order, *numbers)
+    assert order.first_gap == gap
+
+
 def test_what_lies_beyond_the_range_ends_it(order):
     assert accept(order, (5, 1), (9, 2), (10, 3), (11, 4)) == (2, True)
     assert order.reached == 10
@@ -292,6 +308,44 @@ def test_a_list_begun_again_passes_over_what_was_handed_over():
     order = DeliveryOrder(SequenceRange("S", "t", 1, 100), 6, is_list=True)
     assert accept(order, (3, 1), (5, 2)) == (0, True)
     assert order.reached == 6
+    # What is passed over is not in the block, and what was there before stays.
+    order = DeliveryOrder(SequenceRange("S", "t", 1, 100), 6, is_list=True)
+    width = kernel.NUMBERS
+    block = MessageBlock(b"", array("i", range(kernel.STRIDE)), array("q", [1] * width), 1)
+    for sequence, delivered in ((3, 1), (8, 2), (20, 3)):
+        block.fields.extend([sequence] * kernel.STRIDE)
+        block.numbers.extend((sequence, delivered, 0, 9))
+    assert order.accept(block)
+    assert block.numbers[kernel.SEQUENCE :: width].tolist() == [1, 8, 20]
+    kept = [*range(kernel.STRIDE), *[8] * kernel.STRIDE, *[20] * kernel.STRIDE]
+    assert block.fields.tolist() == kept
+    assert order.first_gap is None
+
+
+@pytest.mark.genuine
+def test_a_consumer_that_is_abandoned_leaves_no_connection(stream):
+    fill(stream, 10)
+    reading = fetch(stream, 1, 11)
+    way = reading._way
+    run(way.advance(1))
+    flow = way._delivery.flow  # type: ignore[attr-defined]
+    way.abandon()
+    assert not flow.is_open
+
+
+@pytest.mark.genuine
+def test_a_connection_that_is_kept_has_no_subscription_left(stream):
+    fill(stream, 10)
+    reading = fetch(stream, 1, 11)
+    way = reading._way
+    run(way.advance(1))
+    flow = way._delivery.flow  # type: ignore[attr-defined]
+    inbox = way._delivery.inbox  # type: ignore[attr-defined]
+    run(way.finish())
+    assert flow.is_open
+    run(flow.request(b"$JS.API.INFO", b"", 5))  # what was sent before has arrived
+    with pytest.raises(NoRespondersError), lease(stream.control.options, "test") as other:
+        other.request(inbox + b".1", b"", 2)
 
 
 @pytest.mark.genuine
