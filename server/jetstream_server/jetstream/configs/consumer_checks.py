@@ -255,7 +255,11 @@ def check_group(group: str) -> None:
 
 
 def check_workqueue_filters(config: ConsumerConfig, others: Sequence[ConsumerConfig]) -> None:
-    """Refuse a second consumer for messages of a work queue that have one already."""
+    """Refuse a second consumer for messages of a work queue that have one already; what mirrors and
+    sources read with does not count."""
+    if config.direct or config.sourcing:
+        return
+    others = [other for other in others if not (other.direct or other.sourcing)]
     if not config.filters:
         if others:
             raise errors.CONSUMER_WQ_MULTIPLE_UNFILTERED()

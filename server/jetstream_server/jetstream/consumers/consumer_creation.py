@@ -129,7 +129,7 @@ def _check_count(config: ConsumerConfig, stream: Stream, bounds: ConsumerBounds)
 
 
 def _check_retention(config: ConsumerConfig, stream: Stream, existing: object) -> None:
-    if stream.config.retention == "workqueue" and not config.direct:
+    if stream.config.retention == "workqueue":
         check_workqueue_filters(config, _configs_beside(existing, stream))
 
 
