@@ -12,7 +12,7 @@ the same partitions. The ids and the ledger of the sink rest on that, because bo
 and with `commitMode=purge` no more is removed than was read.
 
     {"v": 1, "streams": {...}, "tasks": {"offsetsMax": 1000000, "min": 1, "max": 64},
-     "subjects": ["orders.*"]}
+     "subjects": ["orders.*"], "isPurged": true}
 
 A batch begins where the offset before it says. If that offset says nothing about a stream, because
 the stream did not exist or was another incarnation, the offset at the end has `start` as well.
@@ -33,7 +33,7 @@ from jetstream_spark.errors import OffsetsError
 from jetstream_spark.options.option_values import timestamp_ns
 
 VERSION = 1
-_KEYS = {"v", "streams", "tasks", "subjects"}
+_KEYS = {"v", "streams", "tasks", "subjects", "isPurged"}
 
 # "earliest", "latest", or a sequence (or one of these words) for every stream.
 StartingPoint = str | dict[str, int | str]
@@ -96,11 +96,13 @@ class Offsets:
     Attributes:
         tasks: how the batch that ends here is cut; None where the options decide.
         subjects: which it has, all when empty; None where the options decide.
+        is_purged: whether what it has is removed after it (`commitMode=purge`).
     """
 
     streams: Mapping[str, StreamOffset]
     tasks: Tasks | None = None
     subjects: tuple[str, ...] | None = None
+    is_purged: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """Return the form that goes to Spark's checkpoint, with a fixed order of keys."""
@@ -112,6 +114,8 @@ class Offsets:
             value["tasks"] = self.tasks.to_json()
         if self.subjects is not None:
             value["subjects"] = list(self.subjects)
+        if self.is_purged:
+            value["isPurged"] = True
         return value
 
     @classmethod
@@ -148,7 +152,7 @@ class Offsets:
                 f"connector.",
                 remedy,
             ) from None
-        return cls(streams, tasks, subjects)
+        return cls(streams, tasks, subjects, bool(value.get("isPurged")))
 
 
 def _subjects(entry: Any) -> tuple[str, ...]:

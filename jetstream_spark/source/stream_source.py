@@ -133,7 +133,13 @@ class StreamSource:
 
     def _planned(self, end: Offsets) -> Offsets:
         """The end of a batch, with what else decides which rows it has."""
-        return replace(end, tasks=self.options.tasks, subjects=self.options.subjects)
+        options = self.options
+        return replace(
+            end,
+            tasks=options.tasks,
+            subjects=options.subjects,
+            is_purged=options.commit_mode == "purge",
+        )
 
     def _look(
         self, at: Offsets, is_committed: bool, answer_by: float
@@ -247,21 +253,27 @@ class StreamSource:
             except StreamNotFoundError:
                 return  # it was deleted a moment ago, which is data loss; the next look says so
         if is_committed:
-            yield from self._check_subjects(at, states)
+            yield from self._check_purge(at, states)
         self._is_checked = True
 
-    def _check_subjects(
+    def _check_purge(
         self, at: Offsets, states: Mapping[str, StreamState | None]
     ) -> Operation[None]:
-        """With other subjects than before, a query that purges must not remove what it never read.
+        """A query that purges must not remove what it never read.
+
+        With other subjects than before it has passed over some messages of theirs; and of one that
+        did not purge until now nobody knows where it began.
 
         Raises:
             RetentionRefusedError: it would.
         """
         before, now = at.subjects, self.options.subjects
-        if self.options.commit_mode != "purge" or before is None or set(before) == set(now):
+        if self.options.commit_mode != "purge" or before is None:
             return
-        yield from self._commit(at)
+        if at.is_purged:
+            if set(before) == set(now):
+                return
+            yield from self._commit(at)
         known = {
             name: position
             for name, position in at.streams.items()

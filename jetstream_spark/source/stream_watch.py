@@ -224,7 +224,8 @@ class StreamWatch:
         A purge removes everything before a sequence, so also what this query never read.
 
         Args:
-            goes_on: the query comes from a checkpoint, had other subjects, and has purged those.
+            goes_on: the query comes from a checkpoint. Until then it had other subjects, which it
+                has purged, or another `commitMode`.
 
         Raises:
             RetentionRefusedError: there is something.
@@ -233,12 +234,13 @@ class StreamWatch:
             for subject in self.options.subjects or (">",):
                 first = yield from self.control.next_sequence(name, 1, subject)
                 if first is not None and first < at.next:
+                    begins = "goes on" if goes_on else "begins"
                     raise RetentionRefusedError(
-                        f"the query begins at sequence {at.next} of stream '{name}', and "
+                        f"the query {begins} at sequence {at.next} of stream '{name}', and "
                         f"commitMode=purge would remove what lies before it, from sequence {first} "
                         f"on, unread.",
-                        "It had other subjects when it got there: give the new ones to a query of "
-                        "their own, or purge what lies there."
+                        "It got there with other subjects, or without purging: restore the "
+                        "options, read what lies there in a query of its own, or purge it yourself."
                         if goes_on
                         else "Set startingOffsets=earliest to read it, or purge it yourself first.",
                     )

@@ -17,7 +17,7 @@ streams = st.dictionaries(
 )
 tasks = st.builds(Tasks, st.integers(1), st.integers(1), st.integers(1))
 subjects = st.lists(st.text(max_size=5), max_size=2).map(tuple)
-offsets = st.builds(Offsets, streams, st.none() | tasks, st.none() | subjects)
+offsets = st.builds(Offsets, streams, st.none() | tasks, st.none() | subjects, st.booleans())
 
 # Written by version 1 of the format: must be readable for ever, byte for byte.
 VERSION_1 = (
@@ -31,7 +31,9 @@ WITH_SUBJECTS = WITH_TASKS[:-1] + ', "subjects": ["a.*", "b"]}'
 def test_back_and_forth(value):
     text = json.dumps(value.to_json())
     assert Offsets.from_json(json.loads(text)) == value
-    again = Offsets(dict(reversed(value.streams.items())), value.tasks, value.subjects)
+    again = Offsets(
+        dict(reversed(value.streams.items())), value.tasks, value.subjects, value.is_purged
+    )
     assert json.dumps(again.to_json()) == text, "the order of keys must not depend on history"
 
 

@@ -669,6 +669,27 @@ def test_a_message_that_has_come_is_not_waited_for(anywhere):
     assert {type(effect) for effect in effects} == {Transfer}
 
 
+def test_a_queue_keeps_what_a_query_did_not_read_before_it_purged(make_stream, genuine):
+    queue = make_stream(genuine.url, retention="workqueue", allow_direct=True)
+    subject = f"{queue.subject}.a"
+    queue.control.request_message(subject, b"unread")
+    source = query(queue, commitMode="none", startingOffsets="latest")
+    start = source.initial_offset()
+    queue.control.request_message(subject, b"read")
+    end = source.latest_offset(start)
+    assert (end.streams[queue.name].next, end.is_purged) == (3, False)
+    again = query(queue, commitMode="purge")
+    with pytest.raises(RetentionRefusedError, match=r"goes on at sequence 3 .* from sequence 1 on"):
+        again.latest_offset(end)
+    assert queue.count == 2
+    queue.control.purge(queue.name, 3)
+    queue.control.request_message(subject, b"new")
+    then = again.latest_offset(end)
+    assert (then.streams[queue.name].next, then.is_purged) == (4, True)
+    assert query(queue, commitMode="purge").latest_offset(then) == then
+    assert queue.count == 0
+
+
 def test_a_queue_keeps_what_a_query_did_not_read_under_other_subjects(make_stream, genuine):
     queue = make_stream(genuine.url, retention="workqueue", allow_direct=True)
     one, two = (f"{queue.subject}.{n}" for n in (1, 2))
