@@ -29,7 +29,7 @@ _numbers = itertools.count(1)
 # A user who may do everything, and one who may look at nothing but streams one by one.
 CONFIG = """
 jetstream { store_dir: "$STORE" }
-max_payload: 8MB
+max_payload: 16MB
 max_pending: 64MB
 authorization {
   users: [

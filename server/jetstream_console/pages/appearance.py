@@ -57,6 +57,9 @@ _RULES = """
   .no-underline { text-decoration-line: none; }
   .opacity-60 { opacity: 0.6; }
   .opacity-90 { opacity: 0.9; }
+  a:focus-visible, button:focus-visible, th:focus-visible {
+    outline: 2px solid currentColor; outline-offset: -2px;
+  }
   .break-all { word-break: break-all; }
   .break-words { overflow-wrap: break-word; }
   .whitespace-pre-wrap { white-space: pre-wrap; }

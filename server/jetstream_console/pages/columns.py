@@ -21,6 +21,15 @@ LINK_CELL = (
     "</q-td>"
 )
 
+# The head of a column, which keys reach, and by which they sort.
+HEADER_CELL = (
+    '<q-th :props="props" :tabindex="props.col.sortable ? 0 : undefined" '
+    ":aria-sort=\"(props.col.__thClass || '').includes('sorted') ? "
+    "(props.col.__thClass.includes('sort-desc') ? 'descending' : 'ascending') : 'none'\" "
+    '@keydown.enter.prevent="props.sort(props.col)" '
+    '@keydown.space.prevent="props.sort(props.col)">{{ props.col.label }}</q-th>'
+)
+
 # A cell with a name, as a button that tells which row is to be opened: keys do not reach a row.
 OPENING_CELL = (
     '<q-td :props="props"><q-btn flat dense no-caps :label="props.value" '

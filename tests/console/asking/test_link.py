@@ -62,7 +62,7 @@ def test_a_server_is_asked_and_known(run, connected, server):
         async with connected() as world:
             state = world.console.link.state
             assert (state.is_connected, state.place) == (True, f"127.0.0.1:{server.port}")
-            assert state.server_version and state.max_payload == 8 << 20
+            assert state.server_version and state.max_payload == 16 << 20
             assert b'"streams"' in await world.console.link.request("$JS.API.INFO")
 
     run(work())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 
 from tests.console.conftest import until
 
@@ -80,6 +81,33 @@ def test_a_message_opens_with_headers_json_text_hex_and_a_download(run, browse, 
             assert answer.headers["content-security-policy"] == "sandbox"
             absent = await user.http_client.get(f"/streams/{name}/messages/9/payload")
             assert (absent.status_code, absent.text) == (404, "no message found")
+
+    run(work())
+
+
+def test_ten_megabytes_are_shown_cut_and_saved_whole(run, browse, name):
+    async def work():
+        async with browse() as (user, world):
+            large = b'{"text": "' + b"<b>" * 3_500_000 + b'"}'
+            await world.stream(name)
+            for _ in range(3):
+                await world.client.publish(f"{name}.a", large)
+            await world.settle()
+            await user.open(f"/streams/{name}/messages")
+            # A page holds eight mebibytes and one more message: the newest, or the newest two.
+            await until(lambda: said(user, "page-said"))
+            assert said(user, "page-said") in ("1 messages, 3 to 3", "2 messages, 2 to 3")
+            for line in user.find("message").elements:
+                line.value = True
+            await user.should_see("The first 64.0 KiB of 10.0 MiB.")
+            [*texts] = user.find("as-text").elements
+            assert all(len(each.text) == 64 << 10 for each in texts)
+            with user:
+                written = json.dumps([each._to_dict() for each in user.client.elements.values()])
+            assert len(written) < (1 + len(texts)) * (256 << 10)
+            [*links] = user.find("download").elements
+            answer = await user.http_client.get(links[-1].props["href"])
+            assert answer.content == large
 
     run(work())
 
