@@ -10,10 +10,13 @@ from nicegui import app, ui
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 
 from jetstream_console.answer_headers import AnswerHeaders
+from jetstream_console.body_limit import BodyLimit
 from jetstream_console.console import Console
+from jetstream_console.cross_site import CrossSite
 from jetstream_console.cut_answers import CutAnswers
 from jetstream_console.pages.appearance import add_appearance
 from jetstream_console.pages.registration import add_pages
+from jetstream_console.pages.store import FILE_BYTES_MAX
 from jetstream_console.password_gate import PasswordGate
 from jetstream_console.settings import Settings, is_loopback, read_settings
 
@@ -45,7 +48,9 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def add_guards(settings: Settings) -> None:
-    """Put in front of the pages whatever decides who may see them."""
+    """Put in front of the pages whatever decides who may see them, and how much they may send."""
+    # A little more than a file: it comes in a form.
+    app.add_middleware(BodyLimit, bytes_max=FILE_BYTES_MAX + (1 << 20))
     if settings.page_password is not None:
         password = settings.page_password.resolve("page-password")
         app.add_middleware(PasswordGate, password=password)
@@ -54,6 +59,7 @@ def add_guards(settings: Settings) -> None:
         # address only what stands before the first colon is compared.
         here = ["localhost", "[" if ":" in settings.host else settings.host]
         app.add_middleware(TrustedHostMiddleware, allowed_hosts=here)
+    app.add_middleware(CrossSite)
     app.add_middleware(AnswerHeaders)
 
 

@@ -155,6 +155,7 @@ def test_from_the_overview_to_a_message(visit: Visit) -> None:
     assert head.evaluate("head => getComputedStyle(head).outlineStyle") == "solid"
     page.keyboard.press("Enter")
     expect(head).to_have_attribute("aria-sort", "ascending")
+    expect(head).to_be_focused()
     page.keyboard.press("Space")
     expect(head).to_have_attribute("aria-sort", "descending")
     expect(page.locator("tbody tr").first).to_contain_text("PAGE-29")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
 import subprocess
 import sys
 
@@ -46,6 +47,24 @@ def end(process: subprocess.Popen[str]) -> None:
     assert "Traceback" not in said, said
 
 
+SOCKET = """GET /_nicegui_ws/socket.io/?EIO=4&transport=websocket HTTP/1.1
+Host: %s
+Connection: Upgrade
+Upgrade: websocket
+Sec-WebSocket-Version: 13
+Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==
+Sec-Fetch-Site: %s
+"""
+
+
+def said(address: str, request: str) -> bytes:
+    """Return how an answer begins to what no library would send."""
+    host, port = address.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=30) as wire:
+        wire.sendall(request.replace("\n", "\r\n").encode() + b"\r\n")
+        return wire.recv(12)
+
+
 async def damage(port: int) -> None:
     """Put an object, and then more content than it should have."""
     client = await nats.connect(f"nats://all:all@127.0.0.1:{port}")
@@ -63,6 +82,14 @@ def test_it_serves_this_machine_and_no_name_that_leads_here(genuine_server):
         assert page.status_code == 200 and "default-src 'self'" in str(page.headers)
         assert get(address + "/streams/x%2Fy").status_code == 404
         assert get(address, headers=STRANGER).status_code == 400
+        here = address.removeprefix("http://")
+        assert get(address, headers={"Sec-Fetch-Site": "cross-site"}).status_code == 403
+        for site, status in (("same-origin", b"101"), ("cross-site", b"403")):
+            assert said(address, SOCKET % (here, site)).endswith(status)
+        for path in ("/_nicegui/../../../../etc/passwd", "/..%2f..%2f..%2fetc/passwd"):
+            assert said(address, f"GET {path} HTTP/1.1\nHost: {here}\n").endswith(b"404")
+        too_long = f"POST / HTTP/1.1\nHost: {here}\nContent-Length: {3 << 30}\n"
+        assert said(address, too_long).endswith(b"413")
         asyncio.run(damage(genuine_server.port))
         content = f"{address}/stores/DAMAGED/content?at="
         assert get(content + place_of("good")).content == bytes(300_000)
@@ -77,6 +104,10 @@ def test_elsewhere_it_asks_for_a_password(genuine_server):
     try:
         page = get(address, headers=STRANGER)
         assert page.status_code == 401 and "Password" in page.text
+        address = address.replace("0.0.0.0", "127.0.0.1")
+        assert said(address, SOCKET % ("console", "same-origin")).endswith(b"403")
+        for path in ("/stores/DAMAGED/content?at=x", "/_nicegui/x", "/login/../streams"):
+            assert said(address, f"GET {path} HTTP/1.1\nHost: console\n").endswith(b"401")
     finally:
         end(process)
 

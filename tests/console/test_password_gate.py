@@ -36,9 +36,15 @@ def test_nobody_gets_past_without_it_and_whoever_has_it_stays(run):
             cookie = answer.headers["set-cookie"].lower()
             assert "httponly" in cookie and "samesite=strict" in cookie
             assert (await client.get("/streams/A")).text == "behind"
+            kept = client.cookies["jetstream_console"]
+            assert len(kept) >= 32
         async with browser(gate) as other:
             headers = {"Cookie": "jetstream_console=ä".encode()}
             assert (await other.get("/", headers=headers)).status_code == 401
+        # After a restart nobody is known.
+        async with browser(PasswordGate(behind, "sësame")) as again:
+            given = {"Cookie": f"jetstream_console={kept}"}
+            assert (await again.get("/", headers=given)).status_code == 401
 
     run(work())
 

@@ -9,7 +9,7 @@ from nicegui import ui
 
 from jetstream_console.asking.advisories import DEEDS, METRICS, REQUESTS, Advisories, Advisory
 from jetstream_console.console import Console
-from jetstream_console.pages.columns import HEADER_CELL, OPENING_CELL, column
+from jetstream_console.pages.columns import OPENING_CELL, column
 from jetstream_console.pages.frame import answered, frame, load
 from jetstream_console.showing.payload import cut, printable
 from jetstream_console.showing.quantities import count, when
@@ -52,7 +52,6 @@ class Live:
         self._words = ui.column().classes("w-full")
         self._table = ui.table(columns=_COLUMNS, rows=[], row_key="number", pagination=25)
         self._table.classes("w-full").mark("advisory-table")
-        self._table.add_slot("header-cell", HEADER_CELL)
         self._table.add_slot("body-cell-kind", OPENING_CELL)
         self._table.on("rowClick", lambda event: self._open(event.args[1:2]))
         self._table.on("opened", lambda event: self._open([event.args]))

@@ -21,7 +21,7 @@ from jetstream_console.asking.errors import AskingError, UnreachableError
 from jetstream_console.asking.watch import Watch
 from jetstream_console.console import Console
 from jetstream_console.pages.buckets import key_address
-from jetstream_console.pages.columns import HEADER_CELL, LINK_CELL, column
+from jetstream_console.pages.columns import LINK_CELL, column
 from jetstream_console.pages.frame import answered, facts, frame, load, refusal, stream_address
 from jetstream_console.showing.payload import preview, printable
 from jetstream_console.showing.quantities import count, limit, size, span_ns, when
@@ -116,7 +116,6 @@ class KeyPages:
         with self._place:
             table = ui.table(columns=_KEYS, rows=rows, row_key="revision")
             table.classes("w-full").mark("key-table").add_slot("body-cell-key", LINK_CELL)
-            table.add_slot("header-cell", HEADER_CELL)
 
 
 class Watching:
@@ -136,7 +135,6 @@ class Watching:
         self._words = ui.column().classes("w-full")
         self._table = ui.table(columns=_KEYS, rows=[], row_key="number", pagination=25)
         self._table.classes("w-full").mark("watch-table").add_slot("body-cell-key", LINK_CELL)
-        self._table.add_slot("header-cell", HEADER_CELL)
         self._timer = ui.timer(_WATCH_S, self._look, active=False)
 
     async def _turn(self) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from nicegui import ui
 
 from jetstream_console.asking.rates import WINDOW_S
+from jetstream_console.pages.columns import WRITTEN
 
 # They can be read on white and on black.
 _GREY = "#808080"
@@ -20,9 +21,10 @@ class Chart:
     Args:
         title: what it shows.
         names: of its lines.
+        written: what its numbers are, as in tables: `rate` or `size`.
     """
 
-    def __init__(self, title: str, names: Sequence[str]) -> None:
+    def __init__(self, title: str, names: Sequence[str], written: str = "rate") -> None:
         lines = [{"type": "line", "name": name, "data": [], "showSymbol": False} for name in names]
         self.element = ui.echart(
             {
@@ -34,12 +36,12 @@ class Chart:
                     "textStyle": {"color": _GREY},
                     "show": len(names) > 1,
                 },
-                "tooltip": {"trigger": "axis"},
+                "tooltip": {"trigger": "axis", ":valueFormatter": WRITTEN[written]},
                 "xAxis": {"type": "time", "axisLabel": {"color": _GREY}},
                 "yAxis": {
                     "type": "value",
                     "min": 0,
-                    "axisLabel": {"color": _GREY},
+                    "axisLabel": {"color": _GREY, ":formatter": WRITTEN[written]},
                     "splitLine": {"lineStyle": {"color": _GREY, "opacity": 0.3}},
                 },
                 "animation": False,

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-_WRITTEN = {
+WRITTEN = {
     "count": "v => v == null ? '–' : v.toLocaleString('en').replaceAll(',', '\\u202f')",
     "rate": "v => v == null ? '–' : v.toLocaleString('en', {maximumFractionDigits: 1})",
     "size": (
@@ -19,15 +19,6 @@ _WRITTEN = {
 LINK_CELL = (
     '<q-td :props="props"><a :href="props.row.address" class="nicegui-link">{{ props.value }}</a>'
     "</q-td>"
-)
-
-# The head of a column, which keys reach, and by which they sort.
-HEADER_CELL = (
-    '<q-th :props="props" :tabindex="props.col.sortable ? 0 : undefined" '
-    ":aria-sort=\"(props.col.__thClass || '').includes('sorted') ? "
-    "(props.col.__thClass.includes('sort-desc') ? 'descending' : 'ascending') : 'none'\" "
-    '@keydown.enter.prevent="props.sort(props.col)" '
-    '@keydown.space.prevent="props.sort(props.col)">{{ props.col.label }}</q-th>'
 )
 
 # A cell with a name, as a button that tells which row is to be opened: keys do not reach a row.
@@ -47,7 +38,7 @@ def column(name: str, label: str, written: str = "") -> dict[str, Any]:
     found: dict[str, Any] = {"name": name, "label": label, "field": name, "sortable": True}
     found["align"] = "right" if written else "left"
     if written:
-        found[":format"] = _WRITTEN[written]
+        found[":format"] = WRITTEN[written]
     else:
         found["style"] = "max-width: 32rem; overflow: hidden; text-overflow: ellipsis"
     return found

@@ -70,7 +70,8 @@ def frame(console: Console, title: str, *trail: tuple[str, str]) -> Iterator[ui.
             ui.label(title).classes("text-xl font-semibold break-all").props("role=heading")
         if not console.is_writable:
             ui.label("Read only; --writable allows changes.").classes("text-xs opacity-60")
-        lost = ui.column().classes("w-full").mark("lost")
+        lost = ui.column().classes("w-full")
+        lost.set_visibility(False)
         yield column
 
     def look() -> None:
@@ -78,6 +79,7 @@ def frame(console: Console, title: str, *trail: tuple[str, str]) -> Iterator[ui.
         words = "" if console.link.state.is_connected else f"{_lost(console)} {_LOST}"
         if words != "".join(each.words for each in lost if isinstance(each, RefusalRow)):
             lost.clear()
+            lost.set_visibility(bool(words))
             if words:
                 with lost:
                     RefusalRow(words)

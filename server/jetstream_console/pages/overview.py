@@ -51,7 +51,7 @@ def show(console: Console) -> None:
 def _charts(console: Console) -> list[tuple[Chart, list[tuple[str, bool]]]]:
     charts = [
         (Chart("Messages stored a second", ["stored"]), [("stored", True)]),
-        (Chart("Bytes held", ["files", "memory"]), [("storage", False), ("memory", False)]),
+        (Chart("Bytes held", ["files", "memory"], "size"), [("storage", False), ("memory", False)]),
         (Chart("Messages held", ["messages"]), [("messages", False)]),
         (Chart("API requests a second", ["requests"]), [("requests", True)]),
     ]
@@ -59,7 +59,7 @@ def _charts(console: Console) -> list[tuple[Chart, list[tuple[str, bool]]]]:
         both = [("in_messages", True), ("out_messages", True)]
         charts.append((Chart("Messages a second, of the server", ["in", "out"]), both))
         both = [("in_bytes", True), ("out_bytes", True)]
-        charts.append((Chart("Bytes a second, of the server", ["in", "out"]), both))
+        charts.append((Chart("Bytes a second, of the server", ["in", "out"], "size"), both))
         charts.append((Chart("Connections", ["connections"]), [("connections", False)]))
     return charts
 

@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 from nicegui import ui
 from nicegui.events import GenericEventArguments
 
-from jetstream_console.pages.columns import HEADER_CELL, LINK_CELL
+from jetstream_console.pages.columns import LINK_CELL
 
 PAGE = 25
 PAGES = (10, 25, 50, 100)
@@ -40,7 +40,7 @@ class PagedTable(Generic[T]):
         }
         first = columns[0]["name"]
         self.element = ui.table(columns=columns, rows=[], row_key=first, pagination=self._place)
-        self.element.classes("w-full").add_slot("header-cell", HEADER_CELL)
+        self.element.classes("w-full")
         self.element.props["rows-per-page-options"] = list(PAGES)
         if "address" in cells:
             self.element.add_slot(f"body-cell-{first}", LINK_CELL)

@@ -11,7 +11,7 @@ from jetstream_console.asking.event_logs import EventLogs, QueryRun, QueryRuns
 from jetstream_console.asking.ledger import LedgerLook, LedgerWrite
 from jetstream_console.asking.monitor import ConnectedClient
 from jetstream_console.console import Console
-from jetstream_console.pages.columns import HEADER_CELL, LINK_CELL, OPENING_CELL, column
+from jetstream_console.pages.columns import LINK_CELL, OPENING_CELL, column
 from jetstream_console.pages.frame import (
     REFRESH_S,
     answered,
@@ -166,7 +166,7 @@ class Parts:
 
 def _table(columns: list[dict[str, Any]], mark: str) -> ui.table:
     table = ui.table(columns=columns, rows=[], row_key="key", pagination=25)
-    table.classes("w-full").mark(mark).add_slot("header-cell", HEADER_CELL)
+    table.classes("w-full").mark(mark)
     if columns[0]["name"] == "stream":
         table.add_slot("body-cell-stream", LINK_CELL)
     return table

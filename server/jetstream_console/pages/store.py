@@ -20,7 +20,7 @@ from jetstream_console.asking.object_stores import (
 )
 from jetstream_console.asking.progress import TransferProgress
 from jetstream_console.console import Console
-from jetstream_console.pages.columns import HEADER_CELL, LINK_CELL, column
+from jetstream_console.pages.columns import LINK_CELL, column
 from jetstream_console.pages.confirming import confirmed
 from jetstream_console.pages.frame import answered, facts, frame, load, refusal, stream_address
 from jetstream_console.pages.progress_bar import ProgressBar
@@ -112,7 +112,6 @@ class ObjectPages:
         with self._place:
             table = ui.table(columns=_OBJECTS, rows=rows, row_key="revision")
             table.classes("w-full").mark("object-table").add_slot("body-cell-name", LINK_CELL)
-            table.add_slot("header-cell", HEADER_CELL)
 
 
 class Uploading:

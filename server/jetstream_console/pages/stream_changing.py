@@ -21,7 +21,7 @@ from jetstream_console.asking.stream_changes import (
 )
 from jetstream_console.asking.streams import stream_detail
 from jetstream_console.console import Console
-from jetstream_console.pages.columns import HEADER_CELL, column
+from jetstream_console.pages.columns import column
 from jetstream_console.pages.confirming import confirmed
 from jetstream_console.pages.frame import answered, refusal
 from jetstream_console.showing.payload import printable
@@ -175,4 +175,4 @@ class Configuring:
             for each in changes
         ]
         table = ui.table(columns=_DIFFERENCES, rows=rows, row_key="field")
-        table.classes("w-full").mark("difference-table").add_slot("header-cell", HEADER_CELL)
+        table.classes("w-full").mark("difference-table")
