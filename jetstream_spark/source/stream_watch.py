@@ -235,10 +235,11 @@ class StreamWatch:
                 first = yield from self.control.next_sequence(name, 1, subject)
                 if first is not None and first < at.next:
                     begins = "goes on" if goes_on else "begins"
+                    unread = "which it may not have read" if goes_on else "unread"
                     raise RetentionRefusedError(
                         f"the query {begins} at sequence {at.next} of stream '{name}', and "
                         f"commitMode=purge would remove what lies before it, from sequence {first} "
-                        f"on, unread.",
+                        f"on, {unread}.",
                         "It got there with other subjects, or without purging: restore the "
                         "options, read what lies there in a query of its own, or purge it yourself."
                         if goes_on
