@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds the image and tests it on a Debian machine with neither a Docker engine nor a registry of
+# Builds the images and tests them on a Debian machine with neither a Docker engine nor a registry of
 # images, as root: a base made of Debian's packages stands in for python:3.12-slim. Needs buildah,
 # debootstrap, podman and runc (all in Debian), and the project's environment (`make check`).
 #
@@ -10,6 +10,7 @@ work=${1:-$(mktemp -d)}
 root=$work/root
 base=docker.io/library/python:3.12-slim
 image=localhost/jetstream-server:test
+demo=localhost/jetstream-demo:test
 mkdir -p "$work"
 # Containers may have what this shell may have, and no more, which would be refused.
 export CONTAINERS_CONF=$work/containers.conf
@@ -39,8 +40,12 @@ if [ ! -e "$work/ready" ]; then
   touch "$work/ready"
 fi
 tar -C "$root" -c . | podman import - "$base"
-buildah build --format docker --isolation chroot --network host -f docker/Dockerfile -t "$image" .
-podman save "$image" | gzip | wc -c | awk '{ printf "%.0f MB to transfer\n", $1 / 1e6 }'
+build() {
+  buildah build --format docker --isolation chroot --network host -f "docker/$1" -t "$2" .
+  podman save "$2" | gzip | wc -c | awk -v of="$2" '{ printf "%s: %.0f MB to transfer\n", of, $1 / 1e6 }'
+}
+build Dockerfile "$image"
+build demo.Dockerfile "$demo"
 
 podman system service --time 0 "unix://$work/engine" &
 trap 'kill $!' EXIT
@@ -48,4 +53,4 @@ until [ -S "$work/engine" ]; do sleep 0.1; done
 # An engine that answers as Docker does but for its list of containers.
 export DOCKER_HOST=unix://$work/engine TESTCONTAINERS_RYUK_DISABLED=true
 export TESTCONTAINERS_CONNECTION_MODE=docker_host TESTCONTAINERS_HOST_OVERRIDE=127.0.0.1
-JETSTREAM_IMAGE=$image .venv/bin/pytest tests/docker
+JETSTREAM_IMAGE=$image JETSTREAM_DEMO_IMAGE=$demo .venv/bin/pytest tests/docker

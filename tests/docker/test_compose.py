@@ -44,6 +44,15 @@ def test_streams_are_on_a_volume():
     assert folder in CONFIG
 
 
+def test_what_git_ignores_is_not_sent_to_the_engine():
+    """Environments alone are gigabytes, and what was compiled here is of no use there."""
+    ignored = (ROOT / ".gitignore").read_text().split()
+    sent = set((ROOT / ".dockerignore").read_text().splitlines())
+    # Without stars before it, Docker looks for a name in the uppermost folder only.
+    wanted = {re.sub(r"^(!?)(?:\*\*/)?(.*?)/?$", r"\1**/\2", line) for line in ignored}
+    assert wanted - sent == set()
+
+
 def test_what_the_images_take_from_the_tree_is_there():
     for service in SERVICES:
         for line in re.findall(r"^COPY ([^-].*)$", dockerfile(service), re.M):

@@ -1,6 +1,7 @@
-"""The image of the bundled server: built, started, used by a client, its streams kept.
+"""The images of the server and of the demo: built, started, used, streams kept.
 
-Set JETSTREAM_IMAGE to test an image that is there already, as docker/without_docker.sh does.
+Set JETSTREAM_IMAGE and JETSTREAM_DEMO_IMAGE to test images that are there already, as
+docker/without_docker.sh does.
 """
 
 from __future__ import annotations
@@ -10,9 +11,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
 ROOT = Path(__file__).parent.parent.parent
 TAG = "jetstream-server:test"
+DEMO_TAG = "jetstream-demo:test"
 BASE = "python:3.12-slim"
 ADDED_BYTES_MAX = 120_000_000
 
@@ -93,22 +96,60 @@ def test_what_it_adds_to_its_base_is_little(engine, image) -> None:
     assert 0 < size - base < ADDED_BYTES_MAX
 
 
-@pytest.mark.docker
-def test_another_container_of_its_network_reaches_it(engine, image) -> None:
-    """As in compose.yaml, but that the name is told: not every engine has a name server."""
-    program = "import socket; print(socket.create_connection(('jetstream', 4222), 30).recv(5))"
+@pytest.fixture(scope="module")
+def demo_image(engine) -> str:
+    """The demo's image, built from this tree unless one is named."""
+    if named := os.environ.get("JETSTREAM_DEMO_IMAGE"):
+        return named
+    engine.images.build(path=str(ROOT), dockerfile="docker/demo.Dockerfile", tag=DEMO_TAG, rm=True)
+    return DEMO_TAG
+
+
+@pytest.fixture
+def service(engine, image) -> Iterator[dict[str, object]]:
+    """A running server, and what a container needs to reach it by the name in compose.yaml.
+
+    The name is told: not every engine has a name server.
+    """
     network = engine.networks.create("jetstream-test")
     server = None
     try:
         server = engine.containers.run(image, detach=True, network=network.name, name="jetstream")
+        # compose.yaml waits for its health, which not every engine looks after.
+        assert any(b"Server is ready" in line for line in server.logs(stream=True, follow=True))
         server.reload()
         address = server.attrs["NetworkSettings"]["Networks"][network.name]["IPAddress"]
-        there = {"network": network.name, "extra_hosts": {"jetstream": address}}
-        said = engine.containers.run(
-            image, ["-c", program], entrypoint="python", remove=True, **there
-        )
-        assert said.strip() == b"b'INFO '"
+        yield {"network": network.name, "extra_hosts": {"jetstream": address}, "remove": True}
     finally:
         if server is not None:
             server.remove(force=True)
         network.remove()
+
+
+@pytest.mark.docker
+def test_another_container_of_its_network_reaches_it(engine, image, service) -> None:
+    program = "import socket; print(socket.create_connection(('jetstream', 4222), 30).recv(5))"
+    said = engine.containers.run(image, ["-c", program], entrypoint="python", **service)
+    assert said.strip() == b"b'INFO '"
+
+
+@pytest.mark.docker
+@pytest.mark.timeout(900)
+def test_the_demo_does_its_job_beside_it(engine, demo_image, service) -> None:
+    """As compose.yaml starts it, once the server is healthy."""
+    services = yaml.safe_load((ROOT / "docker/compose.yaml").read_text())["services"]
+    environment = services["demo"]["environment"]
+    told = engine.containers.run(demo_image, environment=environment, **service).decode()
+    print(told)
+    assert "JetStream at nats://jetstream:4222\n" in told
+    assert "336,776" in told
+
+
+@pytest.mark.docker
+def test_the_demo_has_compiled_kernels_and_is_not_root(engine, demo_image) -> None:
+    program = (
+        "import os, jetstream_spark as j; "
+        "print(os.getuid(), *set(j.__version_info__['kernels'].values()))"
+    )
+    said = engine.containers.run(demo_image, ["python", "-c", program], remove=True)
+    assert said.decode().split() == ["1000", "compiled"]
