@@ -67,7 +67,7 @@ def _state(bucket: Bucket) -> None:
                 "Keys, with deleted ones": count(bucket.keys),
                 "Entries": f"{count(bucket.entries)}, at most {count(bucket.history)} of a key",
                 "Size": f"{size(bucket.bytes)} of {limit(bucket.bytes_max)}",
-                "Kept for": span_ns(bucket.age_max_ns) if bucket.age_max_ns else "ever",
+                "Kept for": span_ns(bucket.age_max_ns) if bucket.age_max_ns else "good",
                 "Storage": bucket.storage,
                 "Mirror of": bucket.origin or "none",
                 "Description": bucket.description or "none",

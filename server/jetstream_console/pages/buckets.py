@@ -90,7 +90,7 @@ _CELLS: Mapping[str, Callable[[Bucket], Any]] = {
     "bytes": lambda bucket: bucket.bytes,
     "most": lambda bucket: limit(bucket.bytes_max),
     "history": lambda bucket: bucket.history,
-    "age": lambda bucket: span_ns(bucket.age_max_ns) if bucket.age_max_ns else "ever",
+    "age": lambda bucket: span_ns(bucket.age_max_ns) if bucket.age_max_ns else "good",
     "last": lambda bucket: when(bucket.last_time),
     "kind": _kind,
     "description": lambda bucket: bucket.description,

@@ -88,12 +88,14 @@ class Parts:
         if not console.settings.checkpoints:
             ui.label("Start with --checkpoints FOLDER to see positions and lag.")
         self._reads = _table(_READS, "reads")
+        self._reads.set_visibility(bool(console.settings.checkpoints))
         ui.label("Runs, by Spark's event logs").classes("text-lg")
         self._runs_words = ui.column().classes("w-full")
         if self._logs is None:
             ui.label("Start with --events FOLDER to see how queries ended, and why.")
         self._run_table = _table(_RUNS, "runs")
         self._run_table.add_slot("body-cell-name", OPENING_CELL)
+        self._run_table.set_visibility(self._logs is not None)
         self._run_table.on("opened", lambda event: self._open(event.args))
         self._close = ui.label().classes("whitespace-pre-wrap break-all font-mono text-sm")
         self._close.mark("error")
@@ -105,6 +107,7 @@ class Parts:
         if console.monitor is None:
             ui.label("Start with --monitor to see connections.")
         self._connections = _table(_CONNECTIONS, "spark-connections")
+        self._connections.set_visibility(console.monitor is not None)
 
     async def look(self) -> None:
         """Show what there is now."""

@@ -64,7 +64,7 @@ def _state(store: Store) -> None:
         facts(
             {
                 "Size": f"{size(store.bytes)} of {limit(store.bytes_max)}",
-                "Kept for": span_ns(store.age_max_ns) if store.age_max_ns else "ever",
+                "Kept for": span_ns(store.age_max_ns) if store.age_max_ns else "good",
                 "Kind": kind_of(store),
                 "Description": store.description or "none",
             }

@@ -95,7 +95,7 @@ _CELLS: Mapping[str, Callable[[Store], Any]] = {
     "address": lambda store: store_address(store.name),
     "bytes": lambda store: store.bytes,
     "most": lambda store: limit(store.bytes_max),
-    "age": lambda store: span_ns(store.age_max_ns) if store.age_max_ns else "ever",
+    "age": lambda store: span_ns(store.age_max_ns) if store.age_max_ns else "good",
     "last": lambda store: when(store.last_time),
     "kind": kind_of,
     "description": lambda store: store.description,
