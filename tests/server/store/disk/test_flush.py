@@ -188,3 +188,32 @@ def test_a_file_without_a_descriptor_of_its_own_is_replaced_by_itself(tmp_path: 
         commit.replace(Owner(), tmp_path / str(number), [b"x"])
     assert not commit.drain()
     assert [path.read_bytes() for path in sorted(tmp_path.iterdir())] == [b"x"] * 3
+
+
+def test_a_removal_that_waits_has_gone_from_the_disk_before_what_follows_it(
+    sim_disk_module: Any,
+) -> None:
+    """Else a power cut might bring it back beside what was written in its place."""
+    calls: list[str] = []
+
+    class Noting(sim_disk_module.SimDisk):
+        def remove(self, path: Path) -> None:
+            calls.append(f"remove {path}")
+            super().remove(path)
+
+        def sync_folder(self, path: Path) -> None:
+            calls.append(f"sync {path}")
+            super().sync_folder(path)
+
+    for waits in (True, False):
+        calls.clear()
+        disk = Noting(Random(1))
+        disk.put(Path("/s/a/old"), b"old")
+        disk.put(Path("/s/b/old"), b"old")
+        commit, owner = GroupCommit(disk), Owner()
+        commit.remove(owner, Path("/s/a/old"), waits=waits)
+        commit.remove(owner, Path("/s/b/old"))
+        assert not commit.drain()
+        between = calls[calls.index("remove /s/a/old") + 1 : calls.index("remove /s/b/old")]
+        assert ("sync /s/a" in between) is waits
+        assert "sync /s/a" in calls
