@@ -17,7 +17,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from jetstream_spark.errors import ConnectorError, OffsetsError
-from jetstream_spark.options.offsets import Offsets
+from jetstream_spark.options.offsets import Offsets, are_offsets
 
 # Of a log's file; one of ours has some hundred bytes per stream.
 FILE_BYTES_MAX = 64 << 20
@@ -156,7 +156,7 @@ def offsets_of(line: str) -> Offsets | None:
     """Read a source's line; None if it belongs to another kind of source, or to none."""
     try:
         value = json.loads(line)
-        return Offsets.from_json(value) if set(value) == {"v", "streams"} else None
+        return Offsets.from_json(value) if are_offsets(value) else None
     except (ValueError, TypeError, RecursionError, OffsetsError):
         return None
 

@@ -155,6 +155,15 @@ class Offsets:
         return cls(streams, tasks, subjects, bool(value.get("isPurged")))
 
 
+def are_offsets(value: Any) -> bool:
+    """Whether JSON has the form that `Offsets.to_json` gives, and no other source's."""
+    return (
+        isinstance(value, dict)
+        and {"v", "streams"} <= set(value) <= _KEYS
+        and isinstance(value["streams"], dict)
+    )
+
+
 def _subjects(entry: Any) -> tuple[str, ...]:
     if not isinstance(entry, list) or not all(isinstance(each, str) for each in entry):
         raise ValueError(f"{entry} is no list of subjects")
@@ -179,7 +188,7 @@ def parse_starting_point(text: str, streams: tuple[str, ...]) -> StartingPoint:
         raise OffsetsError(f"is neither a word nor JSON; {form}") from None
     if not isinstance(value, dict):
         raise OffsetsError(f"is not a JSON object; {form}")
-    if {"v", "streams"} <= set(value) <= _KEYS and isinstance(value["streams"], dict):
+    if are_offsets(value):
         value = {
             name: entry.get("next") if isinstance(entry, dict) else entry
             for name, entry in value["streams"].items()

@@ -11,16 +11,15 @@ import pytest
 from click.testing import CliRunner, Result
 
 from jetstream_spark.command.main import main
-from jetstream_spark.options.offsets import Offsets, StreamOffset
+from jetstream_spark.options.offsets import Offsets, StreamOffset, Tasks
 
 CREATED = "2026-11-21T10:00:00.5Z"
 
 
 def line(created: str = CREATED, **streams: int) -> str:
-    """A source's line that ends at these sequences."""
-    return json.dumps(
-        Offsets({name: StreamOffset(created, at) for name, at in streams.items()}).to_json()
-    )
+    """A source's line that ends at these sequences, with all else that a batch's end says."""
+    ends = {name: StreamOffset(created, at) for name, at in streams.items()}
+    return json.dumps(Offsets(ends, Tasks(1000, 1, 8), ("a.>",), is_purged=True).to_json())
 
 
 class MadeCheckpoint:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from jetstream_spark.command.checkpoint import Checkpoint, CheckpointError, find_checkpoints
-from tests.connector.command.conftest import line
+from tests.connector.command.conftest import CREATED, line
 
 
 def test_batches_and_commits_are_numbers_in_order(checkpoint):
@@ -25,6 +27,11 @@ def test_only_lines_of_ours_are_positions(checkpoint):
     assert list(batch.offsets) == [1]
     assert batch.offsets[1].streams["B"].next == 9
     assert batch.session["batchTimestampMs"] == 1795392108000
+
+
+def test_a_line_from_before_tasks_and_subjects_were_noted_is_a_position(checkpoint):
+    checkpoint.add(0, json.dumps({"v": 1, "streams": {"A": {"created": CREATED, "next": 3}}}))
+    assert Checkpoint(str(checkpoint.folder)).batch(0).offsets[0].streams["A"].next == 3
 
 
 def test_a_batch_is_written_as_it_was_read(checkpoint):

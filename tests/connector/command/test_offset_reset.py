@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -9,10 +10,10 @@ import pytest
 from jetstream_spark.command.checkpoint import Checkpoint, CheckpointError
 from jetstream_spark.command.offset_reset import back_up, check_resettable, reset
 from jetstream_spark.command.synced_disk import SyncedDisk
-from jetstream_spark.options.offsets import Offsets, StreamOffset
-from tests.connector.command.conftest import CREATED, line
+from jetstream_spark.options.offsets import Offsets
+from tests.connector.command.conftest import line
 
-ENDS = {1: Offsets({"A": StreamOffset(CREATED, 2), "B": StreamOffset(CREATED, 9)})}
+ENDS = {1: Offsets.from_json(json.loads(line(A=2, B=9)))}
 
 
 class KilledError(Exception):
