@@ -181,7 +181,7 @@ def test_what_the_server_refuses_is_in_its_words(run, connected, name):
             with pytest.raises(RefusedError, match="message size exceeds maximum allowed"):
                 await writer.put("a", b"x" * 11)
             with pytest.raises(AskingError, match="maximum payload exceeded"):
-                await writer.put("a", bytes(10 << 20))
+                await writer.put("a", bytes(17 << 20))
             await world.js.delete_key_value(name)
             with pytest.raises(AskingError, match="Nobody listens"):
                 await writer.put("a", b"")

@@ -34,7 +34,7 @@ def test_what_no_stream_takes_is_said(run, connected, name):
             with pytest.raises(RefusedError, match="message size exceeds maximum allowed"):
                 await publish(link, f"{name}.a", b"x" * 11, {})
             with pytest.raises(AskingError, match="maximum payload exceeded"):
-                await publish(link, f"{name}.a", bytes(9 << 20), {})
+                await publish(link, f"{name}.a", bytes(17 << 20), {})
             with pytest.raises(RefusedError, match="no stream"):
                 await publish(link, "$JS.API.INFO", b"", {})
             assert (await world.js.stream_info(name)).state.messages == 0

@@ -20,7 +20,7 @@ def test_configuration_user_and_account_without_secrets(run, browse):
             await user.open("/server")
             await user.should_see("varz", retries=50)
             shown = text(user, "varz")
-            assert '"max_payload": 8388608' in shown and '"server_name": "<script>"' in shown
+            assert '"max_payload": 16777216' in shown and '"server_name": "<script>"' in shown
             assert "hidden" not in shown and "nats://(not shown)@b" in shown
             await user.should_see("everything")
             user.find("Show account").click()
