@@ -10,7 +10,8 @@ others are held for the same flush.
 
 What takes longer than a turn is done in slices. A turn does one, whoever it is for, and none if it
 has heard clients: their answers leave at its end. A slice that was put off for that once is not put
-off again, or a server that always hears somebody would never come to it.
+off again, or a server that always hears somebody would never come to it. Of several that are put
+off the one that has waited longest comes first, whoever asks first.
 """
 
 from __future__ import annotations
@@ -49,6 +50,10 @@ class Workload:
         self.turn = 0
         self._hears = False
         self._slices_left = sys.maxsize  # until there are turns
+        # The first turn in which one was put off that is to be done still, 0 if there is none; and
+        # the same of those that this turn puts off.
+        self._waited_since = 0
+        self._waits_since = 0
 
     def begin(self, *, hears: bool = False) -> None:
         """A turn begins.
@@ -59,6 +64,7 @@ class Workload:
         self.turn += 1
         self._hears = hears
         self._slices_left = 1
+        self._waited_since, self._waits_since = self._waits_since, 0
         if self.used or self.waiting:
             self._go_on()
 
@@ -66,16 +72,21 @@ class Workload:
         """The turn is over: what it has to say leaves now."""
         self._slices_left = 0
 
-    def takes_slice(self, put_off_in: int) -> bool:
+    def takes_slice(self, waits_since: int) -> bool:
         """Take on a slice of something long, or say that it has to wait for another turn.
 
         Args:
-            put_off_in: the turn in which it was put off first, 0 if it was not.
+            waits_since: the turn in which it was asked for first, perhaps this one; 0 if this turn
+                has done a slice of the same already.
         """
-        if not self._slices_left or (self._hears and put_off_in in (0, self.turn)):
-            return False
-        self._slices_left -= 1
-        return True
+        is_new = waits_since in (0, self.turn)
+        is_first = not self._waited_since or 0 < waits_since <= self._waited_since
+        if self._slices_left and is_first and not (self._hears and is_new):
+            self._slices_left -= 1
+            return True
+        if waits_since:
+            self._waits_since = min(waits_since, self._waits_since or waits_since)
+        return False
 
     def _go_on(self) -> None:
         """Let those that wait go on, in the order in which they came."""

@@ -45,7 +45,7 @@ class Slices:
         self._deadlines = deadlines
         self._workload = workload
         self._sliced_in = 0  # the turn that did the last slice
-        self._put_off_in = 0  # the one after it in which the next slice was put off first
+        self._waits_since = 0  # the one in which the next slice was put off first
         self._begun: deque[_Job] = deque()
         self._waiting: deque[_Job] = deque()
         self._now: int = 0
@@ -69,12 +69,11 @@ class Slices:
         """Work on the one whose turn it is."""
         self._now = now
         turn = self._workload.turn
-        if not self._workload.takes_slice(self._put_off_in):
-            if not self._put_off_in and turn != self._sliced_in:
-                self._put_off_in = turn
+        self._waits_since = self._waits_since or (turn if turn != self._sliced_in else 0)
+        if not self._workload.takes_slice(self._waits_since):
             self._deadlines.schedule(self, now)
             return
-        self._sliced_in, self._put_off_in = turn, 0
+        self._sliced_in, self._waits_since = turn, 0
         while self._waiting and len(self._begun) < BEGUN_MAX:
             self._begun.append(self._waiting.popleft())
         self._deadlines.schedule(self, now + _PAUSE_NS)

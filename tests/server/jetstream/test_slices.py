@@ -119,3 +119,20 @@ def test_others_are_answered_between_two_slices_and_do_not_stop_them(turns: Turn
         turns.turn()
         done.append(len(turns.done))
     assert done == [0, 1, 1, 2, 2, 3]
+
+
+@pytest.mark.parametrize("hears", [False, True])
+def test_accounts_that_always_come_first_do_not_keep_another_waiting(hears: bool) -> None:
+    accounts, workload, milliseconds = [Turns() for _ in range(4)], Workload(), 1_000_000
+    for account in accounts:
+        account.slices = Slices(account.deadlines, workload)
+        account.add("long", 1000)
+    for turn in range(1, 101):  # a slice takes longer than the pause between two
+        workload.begin(hears=hears)
+        for account in accounts:
+            account.now = turn * 5 * milliseconds
+            for each in account.deadlines.pop_due(account.now):
+                each.tick(account.now)
+        workload.end()
+    done = [len(account.done) for account in accounts]
+    assert max(done) - min(done) <= 1 and sum(done) >= 98
