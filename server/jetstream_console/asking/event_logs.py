@@ -207,7 +207,10 @@ def _logs(folder: Path) -> Iterator[_Log]:
         for each in below:
             if each.name.startswith(".") or not each.is_file():
                 continue
-            found = each.stat()
+            try:
+                found = each.stat()
+            except FileNotFoundError:  # Spark has put several into one
+                continue
             yield _Log(each, found.st_size, found.st_mtime)
 
 
