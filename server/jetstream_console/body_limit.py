@@ -44,6 +44,7 @@ class BodyLimit:
         try:
             await self._application(scope, receive_some, send)
         except ClientDisconnect:
-            # Whoever goes away half way is no fault of ours, and gets no answer.
-            if left < 0:
-                await refuse(scope, receive, send)
+            # Whoever goes away half way is no fault of ours, and hears nothing any more; but what
+            # stands around this takes it for one if there is no answer.
+            gone = PlainTextResponse("", 400)
+            await (refuse if left < 0 else gone)(scope, receive, send)

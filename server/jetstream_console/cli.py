@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import signal
 import socket
+import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
+from pathlib import Path
 
 from nicegui import app, ui
 from starlette.middleware.trustedhost import TrustedHostMiddleware
@@ -14,11 +17,13 @@ from jetstream_console.body_limit import BodyLimit
 from jetstream_console.console import Console
 from jetstream_console.cross_site import CrossSite
 from jetstream_console.cut_answers import CutAnswers
+from jetstream_console.gone_browsers import GoneBrowsers
 from jetstream_console.pages.appearance import add_appearance
 from jetstream_console.pages.registration import add_pages
 from jetstream_console.pages.store import FILE_BYTES_MAX
 from jetstream_console.password_gate import PasswordGate
 from jetstream_console.settings import Settings, is_loopback, read_settings
+from jetstream_console.upload_folder import upload_folder
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -28,13 +33,16 @@ def main(arguments: Sequence[str]) -> None:
     add_guards(settings)
     console = Console(settings)
     app.on_startup(console.open)
-    app.on_startup(_keep_answers_cut)
+    app.on_startup(_wrap_everything)
     app.on_shutdown(console.close)
     add_appearance()
     add_pages(console)
     shown = f"[{settings.host}]" if ":" in settings.host else settings.host
     print(f"jetstream-console: http://{shown}:{port}", flush=True)
-    with suppress(KeyboardInterrupt):
+    with upload_folder(Path(tempfile.gettempdir())) as folder, suppress(KeyboardInterrupt):
+        tempfile.tempdir = str(folder)
+        # The web server ends, and then has the process end as the signal does by itself.
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
         ui.run(
             host=settings.host,
             port=port,
@@ -63,10 +71,11 @@ def add_guards(settings: Settings) -> None:
     app.add_middleware(AnswerHeaders)
 
 
-def _keep_answers_cut() -> None:
-    # What completes answers is added when the pages begin to run, around everything added before.
+def _wrap_everything() -> None:
+    # What completes answers, and what misses browsers, is added when the pages begin to run, around
+    # everything added before.
     if app.middleware_stack is not None:
-        app.middleware_stack = CutAnswers(app.middleware_stack)
+        app.middleware_stack = CutAnswers(GoneBrowsers(app.middleware_stack))
 
 
 def _free_port(host: str) -> int:

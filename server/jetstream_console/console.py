@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 from jetstream_console.asking.api import Api
+from jetstream_console.asking.leftovers import Leftovers
 from jetstream_console.asking.link import ServerLink
 from jetstream_console.asking.monitor import Monitor
 from jetstream_console.asking.overview import Overview
@@ -23,6 +24,7 @@ class Console:
         self.settings = settings
         self.link = ServerLink(settings.target)
         self.api = Api(self.link)
+        self.leftovers = Leftovers(self.api)
         self.monitor = Monitor(settings.monitor) if settings.monitor else None
         self.overview = Overview(self.api, self.monitor, time.time)
         # Downloads that a page has begun and watches, and the browser has not asked for yet.
@@ -39,6 +41,7 @@ class Console:
 
     async def close(self) -> None:
         """Close all connections."""
+        await self.leftovers.close()
         await self.link.close()
         if self.monitor is not None:
             await self.monitor.close()

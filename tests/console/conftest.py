@@ -46,6 +46,7 @@ class Served:
 
     def __init__(self, command: list[str], folder: Path, config: str = CONFIG) -> None:
         self._command = command
+        self.folder = folder
         self._config = folder / "server.conf"
         self._config.write_text(config.replace("$STORE", str(folder / "store")))
         self.port = self.monitor_port = 0

@@ -11,6 +11,7 @@ import sys
 
 import httpx
 import nats
+import nicegui
 import pytest
 from jetstream_console.asking.object_stores import place_of
 
@@ -19,7 +20,7 @@ from tests.console.conftest import Served
 STRANGER = {"Host": "stranger.example"}
 
 
-def start(server: Served, *arguments: str) -> tuple[subprocess.Popen[str], str]:
+def start(server: Served, *arguments: str, **environment: str) -> tuple[subprocess.Popen[str], str]:
     """Start the command, and return it and its address; it may not listen yet."""
     command = [sys.executable, "-m", "jetstream_console", "--port", "0", *arguments]
     command += ["--servers", f"nats://127.0.0.1:{server.port}", "--user", "all"]
@@ -29,7 +30,8 @@ def start(server: Served, *arguments: str) -> tuple[subprocess.Popen[str], str]:
         stderr=subprocess.PIPE,
         text=True,
         # Within tests the library would take another port.
-        env={name: v for name, v in os.environ.items() if "PYTEST" not in name} | {"WORD": "all"},
+        env={name: v for name, v in os.environ.items() if "PYTEST" not in name}
+        | {"WORD": "all", **environment},
     )
     assert process.stdout is not None
     return process, process.stdout.readline().split()[1]
@@ -65,6 +67,13 @@ def said(address: str, request: str) -> bytes:
         return wire.recv(12)
 
 
+def leave(address: str, request: str) -> None:
+    """Ask for a page, and go away at once."""
+    host, port = address.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=30) as wire:
+        wire.sendall(request.replace("\n", "\r\n").encode() + b"\r\n")
+
+
 async def damage(port: int) -> None:
     """Put an object, and then more content than it should have."""
     client = await nats.connect(f"nats://all:all@127.0.0.1:{port}")
@@ -91,6 +100,9 @@ def test_it_serves_this_machine_and_no_name_that_leads_here(genuine_server):
         too_long = f"POST / HTTP/1.1\nHost: {here}\nContent-Length: {3 << 30}\n"
         assert said(address, too_long).endswith(b"413")
         asyncio.run(damage(genuine_server.port))
+        for path in ("/", f"/_nicegui/{nicegui.__version__}/static/nicegui.js"):
+            for _ in range(5):
+                leave(address, f"GET {path} HTTP/1.1\nHost: {here}\n")
         content = f"{address}/stores/DAMAGED/content?at="
         assert get(content + place_of("good")).content == bytes(300_000)
         with pytest.raises(httpx.RemoteProtocolError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -20,6 +21,7 @@ from jetstream_spark.options.bucket_options import BUCKET_STREAM_PREFIX
 
 ENTRIES_MAX = 20_000
 _STEP = 512
+_LOOK = 2_048
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +51,12 @@ class Writes:
 
     Attributes:
         is_cut: whether it holds more entries than are looked at.
+        share: how much of it has been read, 0 to 1.
     """
 
     rows: tuple[LedgerWrite, ...]
     is_cut: bool
+    share: float = 1.0
 
 
 class LedgerLook:
@@ -66,17 +70,22 @@ class LedgerLook:
         self._api = api
         self._stream = f"{BUCKET_STREAM_PREFIX}{token(bucket)}"
         self._prefix = f"$KV.{bucket}."
+        self._looking = asyncio.Lock()
         self._position = 0
         self._created = ""
         self._entries: dict[str, LedgerEntry] = {}
         self._rates: dict[str, float] = {}
 
     async def look(self) -> Writes:
-        """Return what the ledger says; the first look reads it whole, others what came since.
+        """Return what the ledger says; a look reads some, and the next one goes on.
 
         Raises:
             AskingError: it could not be read.
         """
+        async with self._looking:
+            return await self._look()
+
+    async def _look(self) -> Writes:
         try:
             answer = await self._api.ask(f"STREAM.INFO.{self._stream}")
         except AskingError as error:
@@ -90,15 +99,19 @@ class LedgerLook:
             self._rates.clear()
         end = number(part(answer, "state"), "last_seq") + 1
         reader = MessageReader(self._api, self._stream)
-        while self._position < end and len(self._entries) < ENTRIES_MAX:
+        read = 0
+        while self._position < end and len(self._entries) < ENTRIES_MAX and read < _LOOK:
             page = await reader.after(self._position, f"{self._prefix}>", _STEP, end)
             for message in page.messages:
                 key = message.subject.removeprefix(self._prefix)
                 time_us = int(message.time.timestamp() * 1e6) if message.time else 0
                 self._take(key, read_entry(key, message.payload, time_us))
             self._position = page.end
+            read += len(page.messages)
         found = (self._write(each) for each in standings(self._entries.values()))
-        return Writes(tuple(found), len(self._entries) >= ENTRIES_MAX)
+        is_cut = len(self._entries) >= ENTRIES_MAX
+        share = 1.0 if is_cut or self._position >= end else self._position / end
+        return Writes(tuple(found), is_cut, share)
 
     def _take(self, key: str, entry: LedgerEntry | None) -> None:
         if entry is None:

@@ -16,6 +16,7 @@ from hashlib import sha256
 from jetstream_console.asking.answers import Answer, flag, moment, number, part, text
 from jetstream_console.asking.api import Api, is_absent, token
 from jetstream_console.asking.errors import AskingError, RefusedError, UnreachableError
+from jetstream_console.asking.leftovers import Leftovers
 from jetstream_console.asking.messages import Message, MessageReader
 from jetstream_console.asking.publishing import publish
 from jetstream_console.asking.streams import list_streams
@@ -225,15 +226,19 @@ class ObjectReader:
 class ObjectWriter:
     """Puts objects into one store, and deletes them.
 
+    Args:
+        leftovers: removes content that belongs to no object.
+
     Raises:
         RefusedError: the store is a mirror, which takes nothing.
     """
 
-    def __init__(self, api: Api, store: Store) -> None:
+    def __init__(self, api: Api, store: Store, leftovers: Leftovers) -> None:
         if store.origin:
             raise RefusedError(f"This is a mirror of '{store.origin}': it is changed there.")
         self._api = api
         self._store = store
+        self._leftovers = leftovers
         self._reader = ObjectReader(api, store)
 
     async def put(
@@ -326,12 +331,8 @@ class ObjectWriter:
         return words and f"The content that it had before is still stored: {words}"
 
     async def _purge(self, subject: str) -> str:
-        """Remove what a subject has; return why that failed, or nothing."""
-        try:
-            await self._api.ask(f"STREAM.PURGE.{token(self._store.stream)}", {"filter": subject})
-        except AskingError as error:
-            return str(error)
-        return ""
+        """Remove what a subject has; return why that is not done, or nothing."""
+        return await self._leftovers.remove(self._store.stream, subject)
 
 
 def place_of(name: str) -> str:

@@ -78,6 +78,8 @@ def parse_config(text: str) -> dict[str, Any]:
     """
     try:
         found = json.loads(text)
+        if isinstance(found, dict):
+            differences({}, found)  # what is nested too deeply for this is of no use
     except (ValueError, RecursionError) as error:
         raise RefusedError(f"That is no JSON: {error}") from None
     if not isinstance(found, dict):

@@ -9,11 +9,11 @@ from nicegui import ui
 
 from jetstream_console.asking.advisories import DEEDS, METRICS, REQUESTS, Advisories, Advisory
 from jetstream_console.console import Console
-from jetstream_console.pages.columns import OPENING_CELL, column
+from jetstream_console.pages.columns import column, opening_cells
 from jetstream_console.pages.frame import answered, frame, load
 from jetstream_console.showing.payload import cut, printable
 from jetstream_console.showing.quantities import count, when
-from jetstream_console.showing.redaction import without_secrets
+from jetstream_console.showing.redaction import text_without_secrets, without_secrets
 
 _EVERY_S = 0.5
 _COLUMNS = [
@@ -52,9 +52,12 @@ class Live:
         self._words = ui.column().classes("w-full")
         self._table = ui.table(columns=_COLUMNS, rows=[], row_key="number", pagination=25)
         self._table.classes("w-full").mark("advisory-table")
-        self._table.add_slot("body-cell-kind", OPENING_CELL)
-        self._table.on("rowClick", lambda event: self._open(event.args[1:2]))
-        self._table.on("opened", lambda event: self._open([event.args]))
+        opening_cells(self._table, "kind", self._open)
+        self._table.on(
+            "rowClick",
+            lambda event: self._open(event.args),
+            js_handler="(event, row) => emit(row.number)",
+        )
         self._close = ui.label().classes("whitespace-pre-wrap break-all font-mono text-sm")
         self._close.mark("advisory")
         self._wanted.on_value_change(self._fill)
@@ -96,8 +99,7 @@ class Live:
         if self._shown > len(found):
             self._said.text += f", the last {count(len(found))} are here"
 
-    def _open(self, rows: list[Any]) -> None:
-        chosen = rows[0].get("number") if rows and isinstance(rows[0], dict) else None
+    def _open(self, chosen: Any) -> None:
         for each in self._advisories.newest():
             if each.number == chosen:
                 content = without_secrets(each.content)
@@ -111,6 +113,6 @@ def _row(advisory: Advisory) -> dict[str, Any]:
         "time": when(advisory.time),
         "kind": advisory.kind,
         "about": printable(advisory.about),
-        "words": printable(advisory.words)[:300],
+        "words": printable(text_without_secrets(advisory.words))[:300],
         "subject": printable(advisory.subject),
     }

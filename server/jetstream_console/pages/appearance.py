@@ -63,17 +63,46 @@ _RULES = """
   .break-all { word-break: break-all; }
   .break-words { overflow-wrap: break-word; }
   .whitespace-pre-wrap { white-space: pre-wrap; }
+  /* Short instead of none: what waits for the end of a movement waits for its event. */
+  @media (prefers-reduced-motion: reduce) {
+    *, ::before, ::after {
+      transition-duration: 0.01ms !important; transition-delay: 0s !important;
+      animation-duration: 0.01ms !important;
+    }
+  }
 }
 """
 
 # Keys reach the heads of columns and sort by them. A slot for the heads would do it too, and lose
 # the focus whenever the table changes.
-_KEYS = """<script>
-new MutationObserver(() => document.querySelectorAll("th.sortable").forEach(head => {
-  const is = name => head.classList.contains(name);
-  head.tabIndex = 0;
-  head.ariaSort = !is("sorted") ? "none" : is("sort-desc") ? "descending" : "ascending";
-})).observe(document.documentElement, {
+#
+# What has the keyboard may be moved, disabled for a while, or go, because something was refreshed:
+# then it gets the keyboard back, or in a table what is in its place now. Whoever puts the pointer
+# elsewhere does not want that.
+#
+# A page whose session has ended cannot come back by itself, but the form that asks for the password
+# can be shown in its place.
+_KEYS = """<script>{
+let kept = null, table = null, line = 0;
+const keep = () => {
+  const rows = table?.isConnected ? table.querySelectorAll("tbody tr") : [];
+  const near = rows[Math.min(line, rows.length - 1)]?.querySelector("a, button");
+  (kept.isConnected ? kept : near)?.focus({ preventScroll: true });
+};
+document.addEventListener("pointerdown", () => { kept = null; }, true);
+document.addEventListener("focusin", event => {
+  kept = event.target;
+  table = kept.closest(".q-table__container");
+  line = kept.closest("tbody tr")?.sectionRowIndex ?? 0;
+});
+new MutationObserver(() => {
+  document.querySelectorAll("th.sortable").forEach(head => {
+    const is = name => head.classList.contains(name);
+    head.tabIndex = 0;
+    head.ariaSort = !is("sorted") ? "none" : is("sort-desc") ? "descending" : "ascending";
+  });
+  if (kept && document.activeElement === document.body && document.hasFocus()) keep();
+}).observe(document.documentElement, {
   subtree: true, childList: true, attributes: true, attributeFilter: ["class"],
 });
 document.addEventListener("keydown", event => {
@@ -82,7 +111,12 @@ document.addEventListener("keydown", event => {
     event.target.click();
   }
 });
-</script>"""
+setInterval(async () => {
+  if (!window.did_handshake || window.socket.connected) return;
+  const answer = await fetch(location.href, { method: "HEAD" }).catch(() => null);
+  if (answer?.status === 401) location.reload();
+}, 2000);
+}</script>"""
 
 
 def add_appearance() -> None:

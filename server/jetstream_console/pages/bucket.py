@@ -21,7 +21,7 @@ from jetstream_console.asking.errors import AskingError, UnreachableError
 from jetstream_console.asking.watch import Watch
 from jetstream_console.console import Console
 from jetstream_console.pages.buckets import key_address
-from jetstream_console.pages.columns import LINK_CELL, column
+from jetstream_console.pages.columns import column, link_cells
 from jetstream_console.pages.frame import answered, facts, frame, load, refusal, stream_address
 from jetstream_console.showing.payload import preview, printable
 from jetstream_console.showing.quantities import count, limit, size, span_ns, when
@@ -115,7 +115,7 @@ class KeyPages:
         rows = [_row(self._bucket, each) for each in page.entries]
         with self._place:
             table = ui.table(columns=_KEYS, rows=rows, row_key="revision")
-            table.classes("w-full").mark("key-table").add_slot("body-cell-key", LINK_CELL)
+            link_cells(table.classes("w-full").mark("key-table"), "key")
 
 
 class Watching:
@@ -134,7 +134,7 @@ class Watching:
             self._said = ui.label().mark("watch-said")
         self._words = ui.column().classes("w-full")
         self._table = ui.table(columns=_KEYS, rows=[], row_key="number", pagination=25)
-        self._table.classes("w-full").mark("watch-table").add_slot("body-cell-key", LINK_CELL)
+        link_cells(self._table.classes("w-full").mark("watch-table"), "key")
         self._timer = ui.timer(_WATCH_S, self._look, active=False)
 
     async def _turn(self) -> None:

@@ -16,7 +16,7 @@ from jetstream_console.asking.buckets import (
 )
 from jetstream_console.console import Console
 from jetstream_console.pages.buckets import bucket_address, key_address
-from jetstream_console.pages.columns import LINK_CELL, column
+from jetstream_console.pages.columns import column, link_cells
 from jetstream_console.pages.confirming import confirmed
 from jetstream_console.pages.frame import answered, facts, frame, load, payload_address
 from jetstream_console.pages.payloads import show_payload
@@ -157,8 +157,7 @@ class History:
         with self._place:
             rows = [self._row(each) for each in page.entries]
             table = ui.table(columns=_HISTORY, rows=rows, row_key="revision", pagination=10)
-            table.classes("w-full").mark("history-table")
-            table.add_slot("body-cell-revision", LINK_CELL)
+            link_cells(table.classes("w-full").mark("history-table"), "revision")
             if page.has_more:
                 ui.label(f"The last {count(len(rows))}; the others are in its stream.")
 

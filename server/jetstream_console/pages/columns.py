@@ -3,7 +3,11 @@ them."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
+
+from nicegui import ui
+from nicegui.events import GenericEventArguments
 
 WRITTEN = {
     "count": "v => v == null ? '–' : v.toLocaleString('en').replaceAll(',', '\\u202f')",
@@ -14,18 +18,6 @@ WRITTEN = {
         " return v.toFixed(i ? 1 : 0) + ' ' + u[i]; }"
     ),
 }
-
-# A cell with a name, as a link. Vue writes texts as texts, and the address is part of the row.
-LINK_CELL = (
-    '<q-td :props="props"><a :href="props.row.address" class="nicegui-link">{{ props.value }}</a>'
-    "</q-td>"
-)
-
-# A cell with a name, as a button that tells which row is to be opened: keys do not reach a row.
-OPENING_CELL = (
-    '<q-td :props="props"><q-btn flat dense no-caps :label="props.value" '
-    """@click.stop="() => $parent.$emit('opened', props.row)" /></q-td>"""
-)
 
 
 def column(name: str, label: str, written: str = "") -> dict[str, Any]:
@@ -42,3 +34,34 @@ def column(name: str, label: str, written: str = "") -> dict[str, Any]:
     else:
         found["style"] = "max-width: 32rem; overflow: hidden; text-overflow: ellipsis"
     return found
+
+
+def link_cells(table: ui.table, field: str) -> None:
+    """Have the cells of a column lead to the `address` of their row."""
+    with _cell(table, field):
+        link = ui.element("a").classes("nicegui-link")
+        link.props(":id=null :href=props.row.address :textContent=props.value")
+
+
+def opening_cells(table: ui.table, field: str, opened: Callable[[Any], None]) -> None:
+    """Have the cells of a column be buttons, as keys do not reach a row.
+
+    Args:
+        opened: is told the key of a row, or whatever a browser sends in its place.
+    """
+
+    def hear(event: GenericEventArguments) -> None:
+        opened(event.args)
+
+    with _cell(table, field):
+        button = (
+            ui.button().props(":id=null :label=props.value flat dense no-caps").mark("open-row")
+        )
+        button.on("click.stop", hear, js_handler="() => emit(props.key)")
+
+
+def _cell(table: ui.table, field: str) -> ui.table.cell:
+    # A slot of elements and none of text, of which the browser would make new cells whenever
+    # anything changes, and the keyboard would be nowhere. They have no ids: each row has them.
+    with table.add_slot(f"body-cell-{field}"):
+        return ui.table.cell(field).props(":id=null")

@@ -62,6 +62,9 @@ def frame(console: Console, title: str, *trail: tuple[str, str]) -> Iterator[ui.
         for name, address in links:
             ui.link(name, address).classes("text-white no-underline font-medium")
         state = ui.label(_state(console)).classes("text-sm opacity-90").mark("state")
+        if console.settings.page_password is not None:
+            with ui.element("form").props("method=post action=/logout"):
+                ui.button("Log out", color=None).props("type=submit flat dense no-caps")
     with ui.column().classes("w-full max-w-screen-2xl mx-auto gap-3") as column:
         with ui.row().classes("items-baseline gap-2"):
             for name, address in trail:
@@ -161,10 +164,10 @@ def load(place: ui.element, fill: Callable[[], Awaitable[None]]) -> None:
     again = ui.timer(_AGAIN_S, attempt)
 
 
-def facts(entries: dict[str, str]) -> None:
-    """Show names and what they are."""
+def facts(entries: dict[str, str] | list[tuple[str, str]]) -> None:
+    """Show names and what they are; in a list a name may be there twice."""
     with ui.element("dl").classes("facts"):
-        for name, value in entries.items():
+        for name, value in entries.items() if isinstance(entries, dict) else entries:
             with ui.element("dt").classes("opacity-60 break-all"):
                 ui.label(name)
             with ui.element("dd").classes("m-0 break-all"):

@@ -208,7 +208,8 @@ def show_message(stream: str, message: Message) -> None:
     """Show a message as a line that can be opened."""
     caption = f"{when(message.time)} · {size(message.size)} · {preview(message.payload)}"
     head = f"{message.sequence} · {printable(message.subject)}"
-    line = ui.expansion(head, caption=caption).classes("w-full border-b").mark("message")
+    line = ui.expansion(head, caption=caption).classes("w-full border-b break-words")
+    line.mark("message")
 
     def fill() -> None:
         if line.value and not line.default_slot.children:
@@ -223,7 +224,7 @@ def _close(stream: str, message: Message) -> None:
     ui.link("Download", address).props("download").mark("download")
     if message.headers:
         with ui.card():
-            facts({printable(name): printable(value) for name, value in message.headers})
+            facts([(printable(name), printable(value)) for name, value in message.headers])
     show_payload(message.payload)
 
 

@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 from nicegui import ui
 from nicegui.events import GenericEventArguments
 
-from jetstream_console.pages.columns import LINK_CELL
+from jetstream_console.pages.columns import link_cells
 
 PAGE = 25
 PAGES = (10, 25, 50, 100)
@@ -43,7 +43,7 @@ class PagedTable(Generic[T]):
         self.element.classes("w-full")
         self.element.props["rows-per-page-options"] = list(PAGES)
         if "address" in cells:
-            self.element.add_slot(f"body-cell-{first}", LINK_CELL)
+            link_cells(self.element, first)
         self.element.on("request", self._request)
 
     def fill(self, everything: Sequence[T]) -> None:

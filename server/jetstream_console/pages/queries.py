@@ -11,7 +11,7 @@ from jetstream_console.asking.event_logs import EventLogs, QueryRun, QueryRuns
 from jetstream_console.asking.ledger import LedgerLook, LedgerWrite
 from jetstream_console.asking.monitor import ConnectedClient
 from jetstream_console.console import Console
-from jetstream_console.pages.columns import LINK_CELL, OPENING_CELL, column
+from jetstream_console.pages.columns import column, link_cells, opening_cells
 from jetstream_console.pages.frame import (
     REFRESH_S,
     answered,
@@ -22,6 +22,7 @@ from jetstream_console.pages.frame import (
 )
 from jetstream_console.showing.payload import cut, printable
 from jetstream_console.showing.quantities import count, when
+from jetstream_console.showing.redaction import text_without_secrets
 
 # What the connector calls itself when it connects.
 LIBRARY = "python-jetstream-spark"
@@ -94,13 +95,14 @@ class Parts:
         if self._logs is None:
             ui.label("Start with --events FOLDER to see how queries ended, and why.")
         self._run_table = _table(_RUNS, "runs")
-        self._run_table.add_slot("body-cell-name", OPENING_CELL)
+        opening_cells(self._run_table, "name", self._open)
         self._run_table.set_visibility(self._logs is not None)
-        self._run_table.on("opened", lambda event: self._open(event.args))
         self._close = ui.label().classes("whitespace-pre-wrap break-all font-mono text-sm")
         self._close.mark("error")
         ui.label("Writes, by the ledger").classes("text-lg")
         self._writes_words = ui.column().classes("w-full")
+        self._read_so_far = ui.linear_progress(0, show_value=False).mark("ledger-progress")
+        self._read_so_far.set_visibility(False)
         self._writes = _table(_WRITES, "writes")
         ui.label("Connections").classes("text-lg")
         self._words = ui.column().classes("w-full")
@@ -113,8 +115,9 @@ class Parts:
         """Show what there is now."""
         await self._look_at_runs()
         await self._look_at_reads()
-        await self._look_at_writes()
         await self._look_at_connections()
+        while await self._look_at_writes() and not self._writes.is_deleted:
+            pass
 
     async def _look_at_runs(self) -> None:
         if self._logs is None:
@@ -128,11 +131,11 @@ class Parts:
             for words in found.words:
                 refusal(words)
 
-    def _open(self, row: Any) -> None:
-        chosen = row.get("key") if isinstance(row, dict) else None
+    def _open(self, chosen: Any) -> None:
         for each in self._runs.rows:
             if each.run == chosen:
-                self._close.text = cut(printable(each.error)) or "It has not failed."
+                error = cut(printable(text_without_secrets(each.error)))
+                self._close.text = error or "It has not failed."
 
     async def _look_at_reads(self) -> None:
         folder = self._console.settings.checkpoints
@@ -143,14 +146,18 @@ class Parts:
                 _read(each, self._runs.last_error(each.query)) for each in found or ()
             ]
 
-    async def _look_at_writes(self) -> None:
+    async def _look_at_writes(self) -> bool:
+        """Show what is known of the ledger by now; return whether there is more to read."""
         found = await answered(self._writes_words, self._ledger.look(), clears=True)
         if found is None:
-            return
+            return False
+        self._read_so_far.value = found.share
+        self._read_so_far.set_visibility(found.share < 1)
         self._writes.rows = [_write(each) for each in found.rows]
         if found.is_cut:
             with self._writes_words:
                 refusal("The ledger holds more than is looked at here.")
+        return found.share < 1
 
     async def _look_at_connections(self) -> None:
         monitor = self._console.monitor
@@ -171,12 +178,12 @@ def _table(columns: list[dict[str, Any]], mark: str) -> ui.table:
     table = ui.table(columns=columns, rows=[], row_key="key", pagination=25)
     table.classes("w-full").mark(mark)
     if columns[0]["name"] == "stream":
-        table.add_slot("body-cell-stream", LINK_CELL)
+        link_cells(table, "stream")
     return table
 
 
 def _read(row: QueryPosition, last_error: str) -> dict[str, Any]:
-    failed = f"failed last with {last_error}" if last_error else ""
+    failed = f"failed last with {text_without_secrets(last_error)}" if last_error else ""
     return {
         "key": f"{row.folder} {row.stream}",
         "stream": printable(row.stream),
@@ -197,7 +204,7 @@ def _run(row: QueryRun) -> dict[str, Any]:
         "key": row.run,
         "name": printable(row.name) or "without a name",
         "state": state,
-        "error": printable(row.error.partition("\n")[0])[:300],
+        "error": printable(text_without_secrets(row.error.partition("\n")[0]))[:300],
         "began": when(row.began),
         "last_batch": when(row.last_batch),
         "query": printable(row.query),

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Any, cast
 
 from nicegui import ui
-from nicegui.elements.upload_files import FileUpload
+from nicegui.elements.upload_files import FileUpload, LargeFileUpload
 from nicegui.events import UploadEventArguments
 
 from jetstream_console.asking.errors import AskingError, RefusedError
@@ -20,7 +22,7 @@ from jetstream_console.asking.object_stores import (
 )
 from jetstream_console.asking.progress import TransferProgress
 from jetstream_console.console import Console
-from jetstream_console.pages.columns import LINK_CELL, column
+from jetstream_console.pages.columns import column, link_cells
 from jetstream_console.pages.confirming import confirmed
 from jetstream_console.pages.frame import answered, facts, frame, load, refusal, stream_address
 from jetstream_console.pages.progress_bar import ProgressBar
@@ -111,7 +113,7 @@ class ObjectPages:
         rows = [_row(self._store, each) for each in page.objects]
         with self._place:
             table = ui.table(columns=_OBJECTS, rows=rows, row_key="revision")
-            table.classes("w-full").mark("object-table").add_slot("body-cell-name", LINK_CELL)
+            link_cells(table.classes("w-full").mark("object-table"), "name")
 
 
 class Uploading:
@@ -143,19 +145,25 @@ class Uploading:
             self._refuse(str(error))
         finally:
             progress.end("")
+            if isinstance(event.file, LargeFileUpload):
+                # By itself it goes when what refers to it is collected, which may be much later.
+                event.file._path.unlink(missing_ok=True)
             if not self._upload.is_deleted:
                 self._upload.reset()
 
     async def _put(self, file: FileUpload, progress: TransferProgress) -> str:
         name = (self._name.value or "").strip() or file.name
         name = name.encode("utf-8", "replace").decode()
-        writer = ObjectWriter(self._console.api, self._store)
+        writer = ObjectWriter(self._console.api, self._store, self._console.leftovers)
         before = await ObjectReader(self._console.api, self._store).find_named(name)
         is_there = before is not None and not before.is_gone
         if is_there and not await confirmed(name, "What the object holds now is replaced."):
             raise RefusedError("The name was not given.")
-        pieces = progress.until_stopped(file.iterate())
-        left = await writer.put(name, pieces, before, progress.move)
+        content = cast(AsyncGenerator[bytes, None], file.iterate())
+        # It has the file open until it is closed, or collected, which may be much later.
+        async with aclosing(content):
+            pieces = progress.until_stopped(content)
+            left = await writer.put(name, pieces, before, progress.move)
         with self._place, ui.row().props("role=status"):
             ui.label("Put:").mark("done")
             ui.link(printable(name), object_address(self._store.name, place_of(name)))

@@ -142,4 +142,5 @@ class Deleting:
                 refusal(left)
 
     async def _deleted(self) -> str:
-        return await ObjectWriter(self._console.api, self._store).delete(self._found)
+        writer = ObjectWriter(self._console.api, self._store, self._console.leftovers)
+        return await writer.delete(self._found)

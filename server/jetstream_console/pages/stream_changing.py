@@ -26,6 +26,7 @@ from jetstream_console.pages.confirming import confirmed
 from jetstream_console.pages.frame import answered, refusal
 from jetstream_console.showing.payload import printable
 from jetstream_console.showing.quantities import count, size
+from jetstream_console.showing.redaction import HIDDEN, with_secrets, without_secrets
 
 _DIFFERENCES = [
     column("field", "Field"),
@@ -121,12 +122,18 @@ class Configuring:
         found = await answered(self._place, stream_detail(self._api, self._name))
         if found is not None:
             self._seen = found.config
-            self._text.value = json.dumps(found.config, indent=2, sort_keys=True)
+            self._write(found.config)
+
+    def _write(self, config: Mapping[str, Any]) -> None:
+        self._text.value = json.dumps(without_secrets(config), indent=2, sort_keys=True)
 
     def _changes(self) -> tuple[dict[str, Any], tuple[Difference, ...]] | None:
         self._place.clear()
         try:
-            wanted = parse_config(self._text.value or "")
+            wanted = with_secrets(parse_config(self._text.value or ""), self._seen)
+            if HIDDEN in json.dumps(wanted) and HIDDEN not in json.dumps(self._seen):
+                words = "stands for what is hidden: leave it where it was, or write it anew."
+                raise RefusedError(f"'{HIDDEN}' {words}")
             changes = differences(self._seen, wanted)
             if not changes:
                 raise RefusedError("Nothing is different.")
@@ -157,7 +164,7 @@ class Configuring:
         if made is None:
             return
         self._seen = made
-        self._text.value = json.dumps(made, indent=2, sort_keys=True)
+        self._write(made)
         with self._place:
             ui.label("It was changed.").mark("done").props("role=status")
             others = differences(wanted, made)
@@ -170,9 +177,22 @@ class Configuring:
             self._table(changes)
 
     def _table(self, changes: tuple[Difference, ...]) -> None:
-        rows = [
-            {"field": printable(each.field), "before": each.before, "after": each.after}
-            for each in changes
-        ]
+        rows = [_row(each) for each in changes]
         table = ui.table(columns=_DIFFERENCES, rows=rows, row_key="field")
         table.classes("w-full").mark("difference-table")
+
+
+def _row(change: Difference) -> dict[str, str]:
+    values = {"before": change.before, "after": change.after}
+    found = {name: _shown(change.field, each) for name, each in values.items()}
+    return found | {"field": printable(change.field)}
+
+
+def _shown(field: str, written: str) -> str:
+    """Return the JSON of a value without secrets, wherever in it they are."""
+    try:
+        value = json.loads(written)
+    except ValueError:
+        return written  # there is none
+    [shown] = without_secrets({field: value}).values()
+    return written if shown == value else json.dumps(shown, ensure_ascii=False)

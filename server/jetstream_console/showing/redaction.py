@@ -19,14 +19,52 @@ _IN_TEXTS = re.compile(
 
 def without_secrets(value: Any) -> Any:
     """Return an answer, as JSON has it, with whatever may be a secret replaced."""
+    try:
+        return _without(value)
+    except RecursionError:
+        return "(not shown: it is nested too deeply)"
+
+
+def text_without_secrets(text: str) -> str:
+    """Return a text with what looks like a secret replaced."""
+    return _IN_TEXTS.sub(HIDDEN, text)
+
+
+def with_secrets(written: Any, known: Any) -> Any:
+    """Return what somebody has made of an answer that was shown without its secrets, with those of
+    them that were left as they were shown."""
+    shown = without_secrets(known)
+    if written == shown:
+        return known
+    if isinstance(written, dict) and isinstance(known, dict):
+        there = {without_secrets(name): (name, each) for name, each in known.items()}
+        found = {}
+        for name, each in written.items():
+            before, value = there.get(name, (name, None))
+            is_as_shown = name in there and each == shown[name]
+            found[before] = value if is_as_shown else with_secrets(each, value)
+        return found
+    if isinstance(written, list) and isinstance(known, list):
+        # Elements may have been added, or taken out; one that was changed is where it was.
+        is_as_long = len(written) == len(known)
+        return [
+            known[shown.index(each)]
+            if each in shown
+            else with_secrets(each, known[place] if is_as_long else None)
+            for place, each in enumerate(written)
+        ]
+    return written
+
+
+def _without(value: Any) -> Any:
     if isinstance(value, dict):
         return {
-            without_secrets(name): HIDDEN if _is_secret(str(name), each) else without_secrets(each)
+            _without(name): HIDDEN if _is_secret(str(name), each) else _without(each)
             for name, each in value.items()
         }
     if isinstance(value, list):
-        return [without_secrets(each) for each in value]
-    return _IN_TEXTS.sub(HIDDEN, value) if isinstance(value, str) else value
+        return [_without(each) for each in value]
+    return text_without_secrets(value) if isinstance(value, str) else value
 
 
 def _is_secret(name: str, value: object) -> bool:

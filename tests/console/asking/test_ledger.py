@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 
 import pytest
+from jetstream_console.asking import ledger
 from jetstream_console.asking.errors import RefusedError
 from jetstream_console.asking.ledger import LedgerLook
 
@@ -42,6 +44,27 @@ def test_writes_batches_and_rows_a_second(run, connected, name):
             assert (await look.look()).rows == ()
         async with connected(user="few") as world:
             assert (await LedgerLook(world.api, "none").look()).rows == ()
+
+    run(work())
+
+
+def test_a_long_one_is_read_in_several_looks(run, connected, name, monkeypatch):
+    monkeypatch.setattr(ledger, "_LOOK", 20)
+    monkeypatch.setattr(ledger, "_STEP", 10)
+
+    async def work():
+        async with connected() as world:
+            made = await world.js.create_key_value(bucket=name)
+            for number in range(50):
+                await made.put(f"txn.t{number}.ORDERS", b'{"version": 1, "rows": 1}')
+            look = LedgerLook(world.api, name)
+            shares = []
+            while not shares or shares[-1] < 1:
+                # Two pages that look at a time see it once.
+                found, other = await asyncio.gather(look.look(), look.look())
+                shares += [found.share, other.share]
+                assert len(other.rows) == min(50, 20 * len(shares))
+            assert shares == sorted(shares) and 0 < shares[0] < 0.5 and len(shares) == 4
 
     run(work())
 

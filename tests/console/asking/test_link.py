@@ -11,6 +11,7 @@ import pytest
 from jetstream_console.asking.api import Api
 from jetstream_console.asking.buckets import EntryReader, EntryWriter, all_buckets
 from jetstream_console.asking.errors import RefusedError, UnansweredError, UnreachableError
+from jetstream_console.asking.leftovers import Leftovers
 from jetstream_console.asking.link import ServerLink, Target
 from jetstream_console.asking.object_stores import ObjectReader, ObjectWriter, all_stores
 from jetstream_console.asking.publishing import publish
@@ -250,7 +251,8 @@ def test_a_key_over_tls_in_a_domain(run, served, pki, other_pki, tmp_path, kind)
             made = {"name": "OBJ_O", "subjects": ["$O.O.>"], "allow_rollup_hdrs": True}
             await api.ask("STREAM.CREATE.OBJ_O", made)
             [store] = (await all_stores(api)).rows
-            await ObjectWriter(api, store).put("a", pieces(), None, lambda done: None)
+            writer = ObjectWriter(api, store, Leftovers(api))
+            await writer.put("a", pieces(), None, lambda done: None)
             info = (await ObjectReader(api, store).find_named("a")).info
             assert [each async for each in ObjectReader(api, store).content(info)] == [b"content"]
         async with linked(port, "tls", **good, domain="other") as link:

@@ -24,7 +24,8 @@ async def reader_of(world, name: str) -> ObjectReader:
 
 
 async def writer_of(world, name: str) -> ObjectWriter:
-    return ObjectWriter(world.api, await store_detail(world.api, name))
+    store = await store_detail(world.api, name)
+    return ObjectWriter(world.api, store, world.console.leftovers)
 
 
 async def in_pieces(content: bytes, size: int = 100_000):

@@ -66,7 +66,18 @@ def test_differences_name_the_fields():
     assert differences(before, before) == ()
 
 
-@pytest.mark.parametrize("text", ["", "{", "[1]", "7", "[" * 100_000, '{"a": ' + "9" * 5_000 + "}"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "[1]",
+        "7",
+        "[" * 100_000,
+        '{"a":' * 2_000 + "1" + "}" * 2_000,
+        '{"a": ' + "9" * 5_000 + "}",
+    ],
+)
 def test_what_is_no_configuration_is_refused(text):
     with pytest.raises(RefusedError):
         parse_config(text)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from tests.console.conftest import until
 
 
@@ -11,16 +13,19 @@ def test_they_come_are_filtered_and_opened(run, browse, name):
             await user.open("/advisories")
             await user.should_see("0 came", retries=50)
             await world.stream(name)
-            evil = b'{"type": "x.y", "reason": "<script>", "password": "hidden"}'
+            evil = b'{"type": "x.y", "reason": "<script> nats://a:hidden@b", "password": "hidden"}'
             await world.client.publish("$JS.EVENT.ADVISORY.A.B", evil)
             [table] = user.find("advisory-table").elements
             await until(lambda: len(table.rows) == 2)
             evil_row, made = table.rows
             assert (made["kind"], made["about"], made["words"]) == ("stream_action", name, "create")
-            assert (evil_row["kind"], evil_row["words"]) == ("y", "<script>")
-            user.find("advisory-table").trigger("rowClick", [{}, evil_row, 0])
+            assert (evil_row["kind"], evil_row["words"]) == ("y", "<script> nats://(not shown)@b")
+            user.find("advisory-table").trigger("rowClick", evil_row["number"])
             await user.should_see('"password": "(not shown)"', retries=50)
             await user.should_not_see("hidden")
+            assert "hidden" not in json.dumps(table.rows)
+            user.find(marker="open-row").trigger("click.stop", made["number"])
+            await user.should_see('"action": "create"')
             user.find("filter").type("CREATE")
             await until(lambda: [row["about"] for row in table.rows] == [name])
             user.find("Listen again").click()

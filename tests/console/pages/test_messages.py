@@ -85,14 +85,31 @@ def test_a_message_opens_with_headers_json_text_hex_and_a_download(run, browse, 
     run(work())
 
 
+def test_each_header_of_a_name_is_shown(run, browse, name):
+    async def work():
+        async with browse() as (user, world):
+            await world.stream(name)
+            block = b"NATS/1.0\r\nTwice: first\r\nTwice: second\r\n\r\n"
+            line = f"HPUB {name}.a {len(block)} {len(block)}\r\n".encode()
+            world.client._transport.write(line + block + b"\r\n")
+            await world.settle()
+            await user.open(f"/streams/{name}/messages")
+            await user.should_see("1 messages, 1 to 1")
+            [message] = user.find(marker="message").elements
+            message.value = True
+            await user.should_see("first")
+            await user.should_see("second")
+
+    run(work())
+
+
 def test_ten_megabytes_are_shown_cut_and_saved_whole(run, browse, name):
     async def work():
         async with browse() as (user, world):
             large = b'{"text": "' + b"<b>" * 3_500_000 + b'"}'
             await world.stream(name)
             for _ in range(3):
-                await world.client.publish(f"{name}.a", large)
-            await world.settle()
+                await world.js.publish(f"{name}.a", large, timeout=30)
             await user.open(f"/streams/{name}/messages")
             # A page holds eight mebibytes and one more message: the newest, or the newest two.
             await until(lambda: said(user, "page-said"))

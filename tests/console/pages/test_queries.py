@@ -18,7 +18,7 @@ def test_reads_writes_and_connections(run, browse, name, server, tmp_path):
         events = tmp_path / "events"
         events.mkdir()
         query = "3baeea2d-6e28-43be-84ad-7746d4d4b18a"  # as the checkpoint has it
-        log = started("1", 1, query) + ended("1", "java.Wrong: <b>\n\tat", query)
+        log = started("1", 1, query) + ended("1", "java.Wrong: <b>\n\tat nats://a:hidden@b", query)
         (events / "app").write_bytes(log)
         (events / "app.lz4").write_bytes(b"x")
         async with browse(checkpoints=str(tmp_path), events=str(events)) as (user, world):
@@ -47,9 +47,11 @@ def test_reads_writes_and_connections(run, browse, name, server, tmp_path):
             [ended_run] = runs.rows
             assert (ended_run["name"], ended_run["state"]) == ("shop", "failed")
             assert ended_run["error"] == "java.Wrong: <b>"
-            for row, words in ((ended_run, "java.Wrong: <b>\n\tat"), ("x", "java")):
-                user.find("runs").trigger("opened", row)
-                await user.should_see(words)
+            for key in (["x"], ended_run["key"]):
+                user.find(marker="open-row").trigger("click.stop", key)
+            await user.should_see("java.Wrong: <b>\n\tat nats://(not shown)@b")
+            await user.should_not_see("hidden")
+            await until(lambda: tables["writes"].rows)
             [write] = (row for row in tables["writes"].rows if row["name"] == name)
             assert (write["kind"], write["batch"], write["rows"]) == ("txn", 2, 7)
             [row] = tables["spark-connections"].rows
@@ -69,6 +71,6 @@ def test_what_is_not_given_or_not_allowed_is_said(run, browse, tmp_path):
             await user.should_see("Start with --events FOLDER")
         async with browse(checkpoints=str(tmp_path / "none")) as (user, _):
             await user.open("/queries")
-            await user.should_see("is no checkpoint", retries=50)
+            await user.should_see("there is no folder", retries=50)
 
     run(work())

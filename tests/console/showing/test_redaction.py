@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from jetstream_console.showing.redaction import HIDDEN, without_secrets
+from jetstream_console.showing.redaction import HIDDEN, with_secrets, without_secrets
 
 SEED = "SUACSSL3UAHUDXKFSNVUZRF5UHPMWZ6BFDTJ7M6USDXIEDNPPQYYYCU3VY"
 JWT = "eyJ0eXAiOiJKV1QiLCJhbGciOiJlZDI1NTE5LW5rZXkifQ.eyJqdGkiOiJYIn0.c2ln-_A"
@@ -33,6 +34,36 @@ def test_a_secret_in_a_text_is_hidden():
     for secret in ("hidden", SEED, JWT.rpartition(".")[2]):
         assert secret not in shown.replace(HIDDEN, "")
     assert "nats://(not shown)@host:4222/x" in shown
+
+
+def test_what_is_left_as_it_was_shown_is_what_it_was():
+    known: Any = {
+        "a": {"password": "hidden", "n": 1},
+        "url": "nats://me:hidden@host",
+        SEED: 2,
+        "sources": [{"name": "s", "token": ["hidden"]}, {"name": "t", "token": "also"}],
+    }
+    shown = without_secrets(known)
+    assert with_secrets(shown, known) == known
+    changed: Any = json.loads(json.dumps(shown))
+    changed["a"]["n"] = 2
+    changed["sources"][1]["name"] = "u"
+    found = with_secrets(changed, known)
+    assert found["a"] == {"password": "hidden", "n": 2} and found[SEED] == 2
+    assert found["sources"] == [known["sources"][0], {"name": "u", "token": "also"}]
+    # One that was taken out, and one that is new.
+    assert with_secrets(shown["sources"][1:], known["sources"]) == known["sources"][1:]
+    new = {"name": "new", "token": HIDDEN}
+    assert with_secrets([*shown["sources"], new], known["sources"])[2] == new
+    assert with_secrets({"password": "new"}, known["a"]) == {"password": "new"}
+
+
+def test_what_is_nested_too_deeply_is_not_shown():
+    value = {}
+    for _ in range(5_000):
+        value = {"a": value}
+    assert "too deeply" in without_secrets(value)
+    assert "too deeply" in json.dumps(without_secrets([1, value]))
 
 
 def test_what_is_no_secret_stays():

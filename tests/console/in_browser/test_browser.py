@@ -5,34 +5,22 @@ With CONSOLE_SCREENSHOTS=FOLDER it takes the pictures of docs/console.md.
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import json
 import os
-import shutil
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from nats.aio.client import Client
-from playwright.sync_api import (
-    Browser,
-    ConsoleMessage,
-    Dialog,
-    Locator,
-    Page,
-    expect,
-    sync_playwright,
-)
+from playwright.sync_api import Browser, Page, expect
 
 from tests.connector.command.conftest import MadeCheckpoint, line
 from tests.console.conftest import Served
+from tests.console.in_browser.conftest import TELEPHONE, Visit, apart, press
 from tests.console.test_cli import end, get, start
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
 EVIL = "<img src=x onerror=alert(1)>"
-TELEPHONE = {"width": 390, "height": 844}
 
 
 async def fill(port: int, folder: Path) -> None:
@@ -63,24 +51,12 @@ async def fill(port: int, folder: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    """Start a browser; the one place where tests are skipped for want of it."""
-    if CHROMIUM is None:
-        pytest.skip("there is no Chromium: apt-get install chromium")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield browser
-        browser.close()
-
-
-@pytest.fixture(scope="module")
 def address(
     browser: Browser, genuine_server: Served, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[str]:
     """Start a console that may change things, beside a server with something to see."""
     folder = tmp_path_factory.mktemp("checkpoints")
-    with ThreadPoolExecutor() as apart:  # what drives the browser has this thread's loop
-        apart.submit(asyncio.run, fill(genuine_server.port, folder)).result()
+    apart(fill(genuine_server.port, folder))
     monitor = f"http://127.0.0.1:{genuine_server.monitor_port}"
     process, address = start(
         genuine_server, "--writable", "--monitor", monitor, "--checkpoints", str(folder)
@@ -90,42 +66,10 @@ def address(
     end(process)
 
 
-class Visit:
-    """A page of a browser, and what it should not have done."""
-
-    def __init__(self, page: Page, address: str) -> None:
-        self.page = page
-        self.bad: list[str] = []
-        page.on("dialog", self._dismiss)
-        page.on("pageerror", lambda error: self.bad.append(str(error)))
-        page.on("request", lambda request: self._look(request.url, address))
-        page.on("console", self._hear)
-
-    def _look(self, url: str, address: str) -> None:
-        ours = (address, address.replace("http", "ws"), "data:", "blob:")
-        if not url.startswith(ours):
-            self.bad.append(url)
-
-    def _dismiss(self, dialog: Dialog) -> None:
-        self.bad.append(dialog.message)
-        dialog.dismiss()
-
-    def _hear(self, message: ConsoleMessage) -> None:
-        # A network of the machine that comes or goes while a page is loaded is not the page's.
-        if message.type == "error" and "ERR_NETWORK_CHANGED" not in message.text:
-            self.bad.append(message.text)
-
-
 @pytest.fixture
-def visit(browser: Browser, address: str) -> Iterator[Visit]:
-    """Open a page in the dark, and look afterwards that nothing bad has happened."""
-    page = browser.new_page(color_scheme="dark", base_url=address)
-    page.set_default_timeout(60_000)
-    expect.set_options(timeout=60_000)
-    visit = Visit(page, address)
-    yield visit
-    page.close()
-    assert visit.bad == []
+def visit(visiting: Callable[[str], Visit], address: str) -> Visit:
+    """Open a page of the console."""
+    return visiting(address)
 
 
 def picture(page: Page, name: str) -> None:
@@ -257,13 +201,6 @@ def test_what_is_written_and_told_is_seen_by_keyboard_in_the_light_on_a_telephon
     expect(told).to_be_visible()
     press(page, told, "Enter")
     expect(page.get_by_text('"type": "io.nats.jetstream.advisory.v1.api_audit"')).to_be_visible()
-
-
-def press(page: Page, what: Locator, key: str) -> None:
-    """Press a key where the keyboard has been led to."""
-    expect(what).to_be_visible()
-    what.focus()
-    page.keyboard.press(key)
 
 
 def test_pictures_of_what_spark_does_and_the_server_is(visit: Visit) -> None:
