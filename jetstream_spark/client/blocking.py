@@ -9,7 +9,6 @@ room it goes on receiving, so that two full pipes cannot wait for each other.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import os
 import random
@@ -21,7 +20,6 @@ import time
 from collections.abc import Generator, Iterator, Sequence
 from typing import Any, TypeVar
 
-from jetstream_spark.client import pool
 from jetstream_spark.client.addresses import LearnedAddresses
 from jetstream_spark.client.handshake import connect_fields, tls_context
 from jetstream_spark.client.link import Link
@@ -293,12 +291,3 @@ class Blocking:
             return run(outcome) if isinstance(outcome, Generator) else outcome
 
         return call
-
-
-@contextlib.contextmanager
-def lease(options: ConnectionOptions, role: str) -> Iterator[Any]:
-    """Lend a connection of the pool as a `Blocking` flow; if its user fails, it is closed."""
-    host = this_host()
-    flow = run(pool.take(host, options, role))
-    with pool.keeping(host, options, role, flow):
-        yield Blocking(flow)

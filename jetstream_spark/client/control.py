@@ -30,6 +30,7 @@ from jetstream_spark.errors import (
     UnavailableError,
 )
 from jetstream_spark.options.connection_options import ConnectionOptions
+from jetstream_spark.options.offsets import Newest
 from jetstream_spark.options.option_values import timestamp_ns
 
 STREAM_NOT_FOUND = 10059
@@ -54,6 +55,7 @@ class StreamState:
         is_copy: it holds messages from before it was made, because it was restored or is a mirror,
             and has the sequences of another stream.
         config: the configuration as the server sent it.
+        newest: the last message that it ever had; None if there was none.
     """
 
     name: str
@@ -64,6 +66,7 @@ class StreamState:
     bytes: int
     config: dict[str, Any]
     is_copy: bool = False
+    newest: Newest | None = None
 
     @property
     def retention(self) -> str:
@@ -93,6 +96,9 @@ class Control:
         role: names the connections for operators: "driver", "reader", "writer".
         patience_s: how long one request is repeated while nobody answers it; `outageTimeout` when
             None.
+
+    Attributes:
+        server_id: of the server through which the last answer came; another one after each start.
     """
 
     def __init__(
@@ -106,6 +112,7 @@ class Control:
         self.options = options
         self.role = role
         self.patience_s = options.outage_timeout_s if patience_s is None else patience_s
+        self.server_id = ""
 
     def request(
         self, operation: str, body: dict[str, Any] | None = None
@@ -142,7 +149,7 @@ class Control:
                 yield from patience.wait(error)
 
     def check_there(self, stream: str) -> Operation[None]:
-        """Ask once whether a stream is there that does not answer, as one without a leader.
+        """Ask once whether a stream that does not answer is there; it may lack a leader.
 
         Raises:
             StreamNotFoundError: JetStream is there, and says that there is none of that name.
@@ -164,6 +171,7 @@ class Control:
         with pool.keeping(self.host, self.options, self.role, flow):
             timeout_s = self.options.request_timeout_s
             message = yield from flow.request(subject.encode(), payload, timeout_s, headers)
+        self.server_id = str(flow.info.get("server_id", ""))
         return _answer(subject, message)
 
     def request_over(
@@ -210,6 +218,7 @@ class Control:
             bytes=int(state["bytes"]),
             config=dict(answer["config"]),
             is_copy=_is_copy(answer),
+            newest=Newest(following - 1, _time_of_last(state)) if following > 1 else None,
         )
 
     def request_about(
@@ -275,7 +284,7 @@ class Control:
         low, high = state.first, state.next  # before low they are older, from high on they are not
         while low < high:
             middle = (low + high) // 2
-            found = yield from self._time_at(state.name, middle)
+            found = yield from self.time_at(state.name, middle)
             if found is None or found[0] >= high:
                 high = middle  # nothing lies between
             elif found[1] >= since_ns:
@@ -284,7 +293,7 @@ class Control:
                 low = found[0] + 1
         return low
 
-    def _time_at(self, stream: str, sequence: int) -> Operation[tuple[int, int] | None]:
+    def time_at(self, stream: str, sequence: int) -> Operation[tuple[int, int] | None]:
         """The first message from a sequence on: its sequence, and its time in nanoseconds."""
         message = yield from self._message_from(stream, sequence, ">")
         if message is None:
@@ -377,6 +386,11 @@ def _answer(subject: str, message: Message) -> dict[str, Any]:
     if error:
         raise _refusal(subject, error)
     return dict(answer)
+
+
+def _time_of_last(state: dict[str, Any]) -> int:
+    """When the last message was stored, in nanoseconds; 0 where the server does not know it."""
+    return max(0, timestamp_ns(str(state["last_ts"]))) if state.get("last_ts") else 0
 
 
 def _is_copy(info: dict[str, Any]) -> bool:

@@ -10,25 +10,18 @@ from __future__ import annotations
 
 import logging
 
+from jetstream_spark import errors
 from jetstream_spark.client.operation import Host, Operation, Pause
-from jetstream_spark.errors import (
-    ConnectionFailedError,
-    ConnectionLostError,
-    CredentialsOutdatedError,
-    NoRespondersError,
-    RequestTimeoutError,
-    UnavailableError,
-)
 
 _log = logging.getLogger("jetstream_spark")
 
 PASSING = (
-    ConnectionFailedError,
-    ConnectionLostError,
-    CredentialsOutdatedError,
-    NoRespondersError,
-    RequestTimeoutError,
-    UnavailableError,
+    errors.ConnectionFailedError,
+    errors.ConnectionLostError,
+    errors.CredentialsOutdatedError,
+    errors.NoRespondersError,
+    errors.RequestTimeoutError,
+    errors.UnavailableError,
 )
 
 PAUSE_S = 0.1
@@ -51,6 +44,34 @@ def _chance(host: Host) -> float:
     return int(host.token(2), 16) / 0xFFFF
 
 
+class GrowingPauses:
+    """The pauses between tries: each twice the one before, up to a bound.
+
+    Attributes:
+        longest_s: the most that the next one can take.
+    """
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self.longest_s = PAUSE_S
+
+    def take_s(self, *, spreads: bool = False) -> float:
+        """Return the next one: by chance, between half of it and all.
+
+        Args:
+            spreads: the first one is any part of `SPREAD_S` instead.
+        """
+        pause_s = self.longest_s
+        self.longest_s = min(2 * pause_s, PAUSE_MAX_S)
+        if spreads and pause_s == PAUSE_S:
+            return spread(self._host)
+        return by_chance(self._host, pause_s)
+
+    def restart(self) -> None:
+        """Begin with a short one again."""
+        self.longest_s = PAUSE_S
+
+
 class Patience:
     """One outage, from the first failure to the first sign of life.
 
@@ -61,13 +82,13 @@ class Patience:
     def __init__(self, host: Host, limit_s: float) -> None:
         self._host = host
         self._limit_s = limit_s
-        self._pause_s = PAUSE_S
+        self._pauses = GrowingPauses(host)
         self._failing_since: float | None = None
 
     def note_progress(self) -> None:
         """Forget the outage: something worked."""
         self._failing_since = None
-        self._pause_s = PAUSE_S
+        self._pauses.restart()
 
     def wait(self, error: Exception, what: str = "") -> Operation[None]:
         """Wait before the next try.
@@ -82,10 +103,9 @@ class Patience:
         now = self._host.now()
         if self._failing_since is None:
             self._failing_since = now
-        if now + self._pause_s - self._failing_since > self._limit_s:
+        if now + self._pauses.longest_s - self._failing_since > self._limit_s:
             raise error
         if what:
             waited_s = now - self._failing_since
             _log.warning("%s: trying again, since %.0f s, after: %s", what, waited_s, error)
-        yield Pause(now + by_chance(self._host, self._pause_s))
-        self._pause_s = min(2 * self._pause_s, PAUSE_MAX_S)
+        yield Pause(now + self._pauses.take_s())

@@ -9,10 +9,10 @@ import secrets
 import signal
 import statistics
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 from rich.console import Console
@@ -32,6 +32,8 @@ from jetstream_spark.command.given_options import (
 from jetstream_spark.command.output import CommandOutput, reports
 from jetstream_spark.embedded import JetStreamServer
 
+F = TypeVar("F", bound=Callable[..., Any])
+
 _COLUMNS = ("query", "rows", "seconds", "rows_per_s", "mb_per_s", "slowest", "quickest")
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 # Unmeasured before the rest: what the JVM compiles and the workers import does not count.
@@ -40,47 +42,27 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _INTERRUPTED = 130
 
 
+def _number(flag: str, least: int, most: int, default: int, text: str) -> Callable[[F], F]:
+    """Return an option that takes a number between two bounds."""
+    bounds = click.IntRange(least, most)
+    return click.option(flag, type=bounds, default=default, show_default=True, help=text)
+
+
 @click.command()
 @click.option(
     "--servers", metavar="URL,...", help="Where to measure; a bundled server if left out."
 )
-@click.option(
-    "--rows",
-    type=click.IntRange(1, 100_000_000),
-    default=500_000,
-    show_default=True,
-    help="Messages of one query.",
-)
-@click.option(
-    "--size",
-    type=click.IntRange(0, 1_000_000),
-    default=128,
-    show_default=True,
-    help="Bytes of a message.",
-)
-@click.option(
-    "--rounds",
-    type=click.IntRange(1, 100),
-    default=3,
-    show_default=True,
-    help="How often each query is measured; the median counts.",
-)
-@click.option(
-    "--partitions",
-    type=click.IntRange(1, 1000),
-    default=2,
-    show_default=True,
-    help="Tasks of one query.",
-)
+@_number("--rows", 1, 100_000_000, 500_000, "Messages of one query.")
+@_number("--size", 0, 1_000_000, 128, "Bytes of a message.")
+@_number("--rounds", 1, 100, 3, "How often each query is measured; the median counts.")
+@_number("--partitions", 1, 1000, 2, "Tasks of one query.")
 @click.option(
     "--name",
     default="jetstream-spark-bench",
     show_default=True,
     help="What the names of its streams begin with.",
 )
-@click.option(
-    "--replicas", type=click.IntRange(1, 5), default=1, show_default=True, help="Of its streams."
-)
+@_number("--replicas", 1, 5, 1, "Of its streams.")
 @click.option("--master", default="local[*]", show_default=True, help="The Spark to measure.")
 @click.option("--conf", multiple=True, metavar="KEY=VALUE", help="A setting of that Spark.")
 @takes_options
@@ -209,21 +191,42 @@ def _spark(master: str, conf: Sequence[str]) -> Iterator[Any]:
     for pair in conf:
         key, _, value = pair.partition("=")
         builder = builder.config(key, value)
-    handlers = {one: signal.getsignal(one) for one in _SIGNALS}
     try:
-        session = builder.getOrCreate()
+        session = _started(builder)
     except Exception as error:  # whatever Spark raises; it has many errors of its own
         said = " ".join(str(error).strip().splitlines()[:3])[:500]
         raise BenchError(
             f"Spark does not start: {said}", "`jetstream-spark doctor` says what it lacks."
         ) from None
     try:
-        for one, handler in handlers.items():  # Spark puts one of its own there
-            signal.signal(one, handler)
         session.sparkContext.setLogLevel("ERROR")
         yield session
     finally:
         session.stop()
+
+
+def _started(builder: Any) -> Any:
+    """Start a session. A signal to end is heard when that is done: a JVM whose beginning is cut off
+    would stay for ever. The second one is heard at once.
+    """
+    heard: list[int] = []
+
+    def wait(number: int, frame: FrameType | None) -> None:
+        if heard:
+            raise KeyboardInterrupt
+        heard.append(number)
+        click.echo("interrupted; it ends as soon as Spark has started", err=True)
+
+    handlers = {one: signal.signal(one, wait) for one in _SIGNALS}
+    try:
+        session = builder.getOrCreate()
+    finally:
+        for one, handler in handlers.items():  # Spark puts one of its own there as well
+            signal.signal(one, handler)
+    if heard:
+        session.stop()
+        signal.raise_signal(heard[0])
+    return session
 
 
 def _remove(streams: BenchStreams) -> None:

@@ -12,6 +12,7 @@ Names that are not numbers (`.<n>.crc`, half-written files) mean nothing to Spar
 from __future__ import annotations
 
 import json
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -82,7 +83,13 @@ class Checkpoint:
 
     def __init__(self, location: str) -> None:
         self.folder = _local(location)
-        if not (self.folder / "offsets").is_dir():
+        if not _is_folder(self.folder):
+            raise CheckpointError(
+                f"there is no folder '{self.folder}'.",
+                "Give the folder that the query has as checkpointLocation, as it is called on this "
+                "machine.",
+            )
+        if not _is_folder(self.folder / "offsets"):
             raise CheckpointError(
                 f"'{self.folder}' is no checkpoint of a streaming query: it has no folder "
                 "'offsets'.",
@@ -173,9 +180,9 @@ def find_checkpoints(location: str, depth: int = 4) -> list[Checkpoint]:
     for _ in range(depth):
         below: list[Path] = []
         for each in level:
-            if (each / "offsets").is_dir() and (each / "commits").is_dir():
+            if _is_folder(each / "offsets") and _is_folder(each / "commits"):
                 found.append(each)
-            elif each.is_dir():
+            elif _is_folder(each):
                 below += sorted(path for path in each.iterdir() if path.is_dir())
         level = below
     if not found:
@@ -194,6 +201,19 @@ def _local(location: str) -> Path:
             "done, which object stores do not have.",
         )
     return Path(location)
+
+
+def _is_folder(path: Path) -> bool:
+    """Whether it is one, and not only whether this user sees one."""
+    try:
+        return stat.S_ISDIR(path.stat().st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as error:
+        raise CheckpointError(
+            f"'{path}' cannot be looked at: {error.strerror}.",
+            "Run the command as a user who may read the checkpoint.",
+        ) from None
 
 
 def _read(path: Path) -> str:

@@ -14,10 +14,17 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from jetstream_spark.command.copy_files import ParquetDestination, ParquetOrigin
 from jetstream_spark.command.copy_plan import CopyError, CopyPlan, CopySource, CopyTarget, plan_of
 from jetstream_spark.command.copy_streams import StreamDestination, StreamOrigin
-from jetstream_spark.command.given_options import read_options
+from jetstream_spark.command.given_options import connection_part, read_options
 from jetstream_spark.command.output import CommandOutput, reports
+from jetstream_spark.errors import PublishRefusedError
 
 _STREAM = "stream:"
+_INTERRUPTED = 130
+_OF_ANOTHER_STREAM = 10060
+_RENAMING = (
+    "The target does not collect this subject. Have it collect the source's subjects, or rename "
+    "them: --rename OLD=NEW, as in --rename orders=copies."
+)
 _TOKENS = re.compile(r"[^\s.*>\\]+(\.[^\s.*>\\]+)*")
 
 
@@ -47,19 +54,43 @@ def command(
     it goes on. At the end rows are counted at both ends; it exits with 1 if any is missing.
     Options, as in Spark: --from servers=nats://here:4222 --to servers=nats://there:4222.
     """
-    origin = _origin(source, read_options(from_, None), chunk)
+    here, there = read_options(from_, None), read_options(to, None)
+    _check_apart((source, here), (target, there))
+    origin = _origin(source, here, chunk)
     called = name or f"{source} to {target}"
-    destination = _destination(target, read_options(to, None), called, _renaming(rename))
-    plan = plan_of(origin, destination, source)
-    with _progress(output) as progress:
-        # Whole paths would leave no room for the bar and its figures.
-        names = " -> ".join(Path(place).name for place in (source, target))
-        task = progress.add_task(names, total=plan.rows)
-        copy_all(plan, origin, destination, lambda rows: progress.advance(task, rows))
-    found = destination.count(plan.begun)
+    destination = _destination(target, there, called, _renaming(rename))
+    try:
+        plan = plan_of(origin, destination, source)
+        with _progress(output) as progress:
+            # Whole paths would leave no room for the bar and its figures.
+            names = " -> ".join(Path(place).name for place in (source, target))
+            task = progress.add_task(names, total=plan.rows)
+            copy_all(plan, origin, destination, lambda rows: progress.advance(task, rows))
+        found = destination.count(plan.begun)
+    except PublishRefusedError as error:
+        if error.err_code != _OF_ANOTHER_STREAM:
+            raise
+        raise CopyError(error.what, _RENAMING) from None
+    except KeyboardInterrupt:
+        output.error(CopyError("interrupted.", "Give the command again, and the copy goes on."))
+        raise SystemExit(_INTERRUPTED) from None
     output.value({"source": source, "target": target, "rows": found, "expected": plan.rows})
     check_count(plan, found, target)
     output.say(f"{found:,} rows are there" + ("" if plan.rows is None else ", all of them"))
+
+
+def _check_apart(source: tuple[str, dict[str, str]], target: tuple[str, dict[str, str]]) -> None:
+    """Make sure that a stream is not copied into itself, as far as options can tell."""
+    (name, here), (other, there) = source, target
+    if (
+        name == other
+        and name.startswith(_STREAM)
+        and connection_part(here) == connection_part(there)
+    ):
+        raise CopyError(
+            f"'{name}' is the source and the target: all that it holds would be in it twice.",
+            "Name another stream, or give --to the servers of the other one.",
+        )
 
 
 def _origin(place: str, options: dict[str, str], chunk: int) -> CopySource:

@@ -6,6 +6,7 @@ final name is whole. The plan is `_copy.json` in the folder; readers of Parquet 
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -133,10 +134,16 @@ class ParquetDestination:
                 rows += batch.num_rows
             if writer is None:  # all of it is gone; an empty file says that it is done
                 writer = pq.ParquetWriter(temporary, _EMPTY)
-        finally:
+            writer.close()
+            self._disk.put(temporary, self._path(chunk))
+        except BaseException:
             if writer is not None:
-                writer.close()
-        self._disk.put(temporary, self._path(chunk))
+                with contextlib.suppress(OSError):  # such as a full disk
+                    writer.close()
+            temporary.unlink(missing_ok=True)
+            raise
+        for left in self._folder.glob(f".part-{chunk:08d}.*.tmp"):  # of a copier that was killed
+            left.unlink(missing_ok=True)
         return rows
 
     def _path(self, chunk: int) -> Path:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import click
 from rich.live import Live
+from rich.text import Text
 
 from jetstream_spark.client.blocking import run, this_host
 from jetstream_spark.client.control import Control
@@ -16,11 +17,16 @@ from jetstream_spark.command.checkpoint import Checkpoint, find_checkpoints
 from jetstream_spark.command.given_options import connection_of, read_options, takes_options
 from jetstream_spark.command.ledger_entries import LEDGER_BUCKET, read_entries, standings
 from jetstream_spark.command.output import CommandOutput, reports, table_of
-from jetstream_spark.errors import StreamNotFoundError
+from jetstream_spark.errors import RetryableError, StreamNotFoundError
 from jetstream_spark.options.offsets import StreamOffset
 from jetstream_spark.source.anchor import is_anchor
 
 _COLUMNS = ("query", "side", "stream", "batch", "next", "lag", "last", "note")
+
+_NOTHING = (
+    "these servers know of no query: what reads without commitMode=ack only its checkpoint knows, "
+    "what writes without a ledger nobody"
+)
 
 LagRow = dict[str, object]
 
@@ -56,19 +62,31 @@ def command(
     if watch is None:
         rows = look()
         output.value(rows)
-        output.table(_COLUMNS, rows)
+        output.table(_COLUMNS, rows, _NOTHING)
         return
     _watch(output, look, watch)
 
 
-def _watch(output: CommandOutput, look: Any, pause_s: float) -> None:
+def _watch(output: CommandOutput, look: Callable[[], list[LagRow]], pause_s: float) -> None:
+    """Look until it is interrupted. What fails at first ends it; later, servers may be away."""
     with Live(console=output.console, auto_refresh=False, transient=output.as_json) as live:
+        has_looked = False
         try:
             while True:
-                rows = look()
-                output.value(rows)
-                if not output.as_json:
-                    live.update(table_of(_COLUMNS, rows), refresh=True)
+                try:
+                    rows = look()
+                except RetryableError as error:
+                    if not has_looked:
+                        raise
+                    if output.as_json:
+                        output.error(error)
+                    else:
+                        live.update(Text(str(error)), refresh=True)
+                else:
+                    has_looked = True
+                    output.value(rows)
+                    if not output.as_json:
+                        live.update(table_of(_COLUMNS, rows) if rows else _NOTHING, refresh=True)
                 time.sleep(pause_s)
         except KeyboardInterrupt:
             return
@@ -78,11 +96,12 @@ def lag_of(control: Control, checkpoint: Checkpoint) -> Operation[list[LagRow]]:
     """How far a query is behind each of its streams according to its checkpoint; one row for each.
 
     `lag` counts the sequences after the last finished batch; it is None if the position means
-    nothing to the stream as it is now.
+    nothing to the stream as it is now, or there is no such batch.
     """
     committed = checkpoint.committed()
     if not committed:
-        return []
+        known = {"query": checkpoint.query_id or str(checkpoint.folder), "side": "read"}
+        return [{**known, "note": "no batch is finished yet"}]
     batch = checkpoint.batch(committed[-1])
     is_unfinished = checkpoint.planned()[-1] > committed[-1]
     moment = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(checkpoint.changed_ns() // 10**9))

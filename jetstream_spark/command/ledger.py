@@ -57,7 +57,10 @@ def show(
     control = Control(this_host(), connection_of(read_options(option, options_file)))
     rows = [_row(one) for one in _of(control, bucket, name)]
     output.value(rows)
-    output.table(_COLUMNS, rows)
+    of_it = f" of '{name}'" if name else ""
+    output.table(
+        _COLUMNS, rows, f"the bucket '{bucket}' of these servers remembers no write{of_it}"
+    )
 
 
 def _of(control: Control, bucket: str, name: str | None) -> list[WriteStanding]:

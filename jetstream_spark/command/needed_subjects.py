@@ -25,13 +25,13 @@ class Need:
     Attributes:
         action: `publish` or `subscribe`.
         why: what it is for.
-        is_vital: whether the job fails without it, and does not only run worse.
+        otherwise: what becomes of the job without it; "" where it fails.
     """
 
     action: str
     subject: str
     why: str
-    is_vital: bool = True
+    otherwise: str = ""
 
 
 def needs_of_read(
@@ -49,8 +49,11 @@ def needs_of_read(
     for name, state in streams.items():
         found += _publishes(api, f"STREAM.INFO.{name}", why="where the stream ends")
         found += _publishes(api, *_ways(options, state), why="reading")
+        getting = f"{api}.STREAM.MSG.GET.{name}"
         if _looks_up(options, state):
-            found += _publishes(api, f"STREAM.MSG.GET.{name}", why="looking up a position")
+            found.append(Need(PUBLISH, getting, "looking up a position"))
+        elif is_streaming:
+            found.append(Need(PUBLISH, getting, _OLDER_COPY, _OLDER_COPY_MISSED))
         if is_streaming and options.commit_mode == "purge":
             found += _publishes(
                 api, f"STREAM.PURGE.{name}", f"CONSUMER.LIST.{name}", why="commitMode=purge"
@@ -61,6 +64,11 @@ def needs_of_read(
     return found
 
 
+_OLDER_COPY = "whether the server was given an older copy of its files"
+_OLDER_COPY_MISSED = (
+    "the query goes on without an error if that happens and its stream has more messages by then "
+    "than the query had read"
+)
 _OF_ANCHOR = ("INFO", "CREATE", "RESET")
 
 
@@ -103,7 +111,8 @@ def needs_of_write(options: SinkOptions, stream: StreamState | None) -> list[Nee
         return found
     again = "what is stored, before rows are sent again"
     found += _publishes(api, *_of_consumer(name), f"STREAM.MSG.GET.{name}", why=again)
-    found.append(Need(PUBLISH, _INBOXES, "whether an earlier connection is gone", is_vital=False))
+    late = "rows that come late may be written twice"
+    found.append(Need(PUBLISH, _INBOXES, "whether an earlier connection is gone", late))
     if options.ledger == "auto":
         bucket = options.ledger_bucket
         found.append(Need(PUBLISH, f"$KV.{bucket}.>", "the ledger"))

@@ -46,7 +46,9 @@ def show(output: CommandOutput, checkpoint: str, last: int) -> None:
     rows = []
     for number in found.planned()[-last:]:
         batch = found.batch(number)
+        offsets = batch.offsets
         for source, stream, at in _positions(batch):
+            subjects = offsets[source].subjects
             rows.append(
                 {
                     "batch": number,
@@ -56,11 +58,15 @@ def show(output: CommandOutput, checkpoint: str, last: int) -> None:
                     "stream": stream,
                     "next": at.next,
                     "created": at.created,
+                    "subjects": None if subjects is None else ", ".join(subjects) or "all",
+                    "purged": offsets[source].is_purged,
                 }
             )
     output.value({"query": found.query_id, "batches": rows})
     output.say(f"query {found.query_id or '(id unknown)'}")
-    output.table(list(rows[0]) if rows else ["batch"], rows)
+    is_purged = any(row["purged"] for row in rows)
+    columns = [name for name in rows[0] if name != "purged" or is_purged] if rows else []
+    output.table(columns, rows, "no batch with a position in a stream is planned yet")
 
 
 def _positions(batch: PlannedBatch) -> list[tuple[int, str, StreamOffset]]:

@@ -7,6 +7,7 @@ wrongly.
 
 from __future__ import annotations
 
+import errno
 import functools
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -24,7 +25,15 @@ F = TypeVar("F", bound=Callable[..., Any])
 _ANY = 100_000
 # Times stay whole where a terminal is narrow; names and notes are folded.
 _WHOLE = len("2026-11-21T10:00:00.123456789Z")
+# Numbers that are names, such as 20260101.
+_NAMES = ("batch", "begun", "version")
 _COLOURS = {"ok": "green", "warn": "yellow", "fail": "red"}
+
+
+class FileFailedError(ConnectorError):
+    """A file or a folder of this machine cannot be read or written."""
+
+    condition = "FILE"
 
 
 class CommandOutput:
@@ -50,9 +59,14 @@ class CommandOutput:
         if self.as_json:
             click.echo(json.dumps(value, ensure_ascii=False, default=str))
 
-    def table(self, columns: Sequence[str], rows: Sequence[Mapping[str, object]]) -> None:
-        """Rows for people; numbers are aligned to the right."""
+    def table(
+        self, columns: Sequence[str], rows: Sequence[Mapping[str, object]], without: str = ""
+    ) -> None:
+        """Rows for people, numbers aligned to the right; or a sentence where there is no row."""
         if self.as_json:
+            return
+        if not rows and without:
+            self.say(without)
             return
         table = table_of(columns, rows)
         if not self.console.is_terminal:  # a file has no width, and `grep` looks at lines
@@ -79,21 +93,32 @@ def table_of(columns: Sequence[str], rows: Sequence[Mapping[str, object]]) -> Ta
         side: JustifyMethod = "right" if numbers else "left"
         table.add_column(name, justify=side, overflow="fold", no_wrap=is_short)
     for row in rows:
-        table.add_row(*(_cell(row.get(name)) for name in shown))
+        table.add_row(*(_cell(row.get(name), name) for name in shown))
     return table
 
 
-def _cell(value: object) -> str:
+def _cell(value: object, column: str = "") -> str:
     if value is None:
         return ""
     if isinstance(value, bool):
         return "yes" if value else "no"
+    if isinstance(value, int) and column in _NAMES:
+        return str(value)
     if isinstance(value, int):
         return f"{value:,}"
     if isinstance(value, float):
         return f"{value:,.1f}"
     text = escape(str(value))
     return f"[{_COLOURS[text]}]{text}[/]" if text in _COLOURS else text
+
+
+def _of_file(error: OSError) -> FileFailedError:
+    where = f"'{error.filename}'" if error.filename else "a file"
+    return FileFailedError(
+        f"{where} cannot be read or written: {error.strerror or error}.",
+        "See that it is the path that you meant, that this user may use it, and that the disk has "
+        "room; then give the command again.",
+    )
 
 
 def reports(command: F) -> F:
@@ -107,6 +132,10 @@ def reports(command: F) -> F:
             return command(output, *arguments, **keywords)
         except ConnectorError as error:
             output.error(error)
-            raise SystemExit(1) from None
+        except OSError as error:
+            if error.errno == errno.EPIPE:  # nobody reads on; click ends quietly
+                raise
+            output.error(_of_file(error))
+        raise SystemExit(1)
 
     return call  # type: ignore[return-value]

@@ -97,11 +97,11 @@ def look_at_rights(control: Control, needs: list[Need]) -> Operation[list[Findin
         return [Finding(WARN, "permissions", what, f"{remedy}{listed}")]
     found = [
         Finding(
-            FAIL if one.is_vital else WARN,
+            WARN if one.otherwise else FAIL,
             "permissions",
             f"user '{rights.user}' may not {one.action} {one.subject} ({one.why})",
             f"Allow the user to {one.action} {one.subject}"
-            + ("." if one.is_vital else ", or rows that come late may be written twice."),
+            + (f", or {one.otherwise}." if one.otherwise else "."),
         )
         for one in needs
         if not rights.allows(one)

@@ -41,11 +41,7 @@ def find_loss(
         kind = stream_restored if tail.is_copy else stream_recreated
         return kind(stream, at.created, tail.created)
     if tail.next < at.next:
-        return StreamTruncatedError(
-            f"stream '{stream}' ends at sequence {tail.next - 1}, but the query has read up to "
-            f"{at.next - 1}; it was restored from an older copy, or lost its end.",
-            _ACCEPT,
-        )
+        return stream_truncated(stream, tail.next, at.next)
     if tail.first > at.next and not expects_removals:
         return messages_gone(stream, at.next, tail.first, tail.is_consumed)
     return None
@@ -87,6 +83,27 @@ def find_loss_in_range(
         is_consumed = state.retention != "limits"
         return messages_gone(sequences.stream, position, first, is_consumed), first
     return None, position
+
+
+def find_missing_end(sequences: SequenceRange, state: StreamState) -> DataLossError | None:
+    """What a task has lost of the end of its range, which the stream had when it was planned."""
+    if state.next >= sequences.stop:
+        return None
+    return stream_truncated(sequences.stream, state.next, sequences.stop)
+
+
+def stream_truncated(stream: str, first: int, position: int) -> StreamTruncatedError:
+    """The same incarnation no longer has the sequences from `first` on, or not for these messages.
+
+    Args:
+        position: what the query had read, or was about to read, lies before it.
+    """
+    return StreamTruncatedError(
+        f"stream '{stream}' was restored from an older copy, or lost its end: what it had from "
+        f"sequence {first} on is lost, and these sequences are given a second time. The query "
+        f"stands at sequence {position}.",
+        _ACCEPT,
+    )
 
 
 def stream_deleted(stream: str, position: int) -> StreamDeletedError:

@@ -24,7 +24,7 @@ from jetstream_spark.errors import (
     RetryableError,
     StreamNotFoundError,
 )
-from jetstream_spark.fetch.data_loss import find_loss_in_range
+from jetstream_spark.fetch.data_loss import find_loss_in_range, find_missing_end
 from jetstream_spark.fetch.fetch import FetchStep
 from jetstream_spark.fetch.ranges import SequenceRange
 from jetstream_spark.fetch.rows import MessageBlock
@@ -57,6 +57,7 @@ class DirectWay:
         self._range = sequences
         self._control = Control(host, options.connection, "reader", patience_s=0)
         self._is_checked = False  # the stream was compared with the plan
+        self._lacks_end = False  # it was told that the stream has not all that was planned
 
     def advance(self, position: int) -> Operation[FetchStep]:
         """One request and its answer; see `Way`."""
@@ -103,6 +104,11 @@ class DirectWay:
             state = None
         removals = self._options.expects_removals or is_identity_only
         loss, following = find_loss_in_range(self._range, position, state, removals)
+        if loss is None and state is not None and not self._lacks_end:
+            loss = find_missing_end(self._range, state)
+            if loss is not None and state.is_replicated and self._options.fail_on_data_loss:
+                raise _AnswerIncompleteError(f"the stream's leader lacks something: {loss.what}")
+            self._lacks_end = loss is not None
         if loss is None:
             return None
         return FetchStep(following, is_last=following >= self._range.stop, loss=loss)

@@ -21,7 +21,7 @@ from typing import Protocol
 
 from jetstream_spark.client.control import Control
 from jetstream_spark.client.operation import Host, Operation, Pause, Production
-from jetstream_spark.client.patience import PASSING, PAUSE_MAX_S, PAUSE_S, by_chance, spread
+from jetstream_spark.client.patience import PASSING, GrowingPauses
 from jetstream_spark.errors import (
     DataLossError,
     ReadTimeoutError,
@@ -90,7 +90,7 @@ class Fetch:
         self._host = host
         self._way = way
         self._first_gap: int | None = None  # the first one met; judged at the end
-        self._pause_s = PAUSE_S  # before the next try; doubles with each
+        self._pauses = GrowingPauses(host)
         self._progress_at = host.now()  # when a block was last brought, in seconds
 
     def blocks(self) -> Production[MessageBlock]:
@@ -129,7 +129,7 @@ class Fetch:
         if self._first_gap is None:
             self._first_gap = step.first_gap
         self._progress_at = self._host.now()  # the time the reader itself took is not silence
-        self._pause_s = PAUSE_S
+        self._pauses.restart()
 
     def _pause_or_give_up(self, error: RetryableError) -> Operation[None]:
         silent_s = self._host.now() - self._progress_at
@@ -137,7 +137,7 @@ class Fetch:
         limit_s = self.options.read_timeout_s
         if is_outage:
             limit_s = max(limit_s, self.options.connection.outage_timeout_s)
-        if silent_s + self._pause_s > limit_s:
+        if silent_s + self._pauses.longest_s > limit_s:
             option = "outageTimeout" if is_outage else "readTimeout"
             raise ReadTimeoutError(
                 f"{self.range} made no progress beyond sequence {self.position} for "
@@ -145,10 +145,8 @@ class Fetch:
                 f"The task can be retried. Raise {option} if the server needs longer.",
             ) from error
         _log.warning("%s: going on at sequence %d after: %s", self.range, self.position, error.what)
-        is_lost_now = is_outage and self._pause_s == PAUSE_S
-        pause_s = spread(self._host) if is_lost_now else by_chance(self._host, self._pause_s)
+        pause_s = self._pauses.take_s(spreads=is_outage)
         yield Pause(self._host.now() + pause_s)
-        self._pause_s = min(2 * self._pause_s, PAUSE_MAX_S)
 
     # --- loss -------------------------------------------------------------------------------
 

@@ -38,7 +38,7 @@ from jetstream_spark.errors import (
     RetryableError,
     StreamNotFoundError,
 )
-from jetstream_spark.fetch.data_loss import find_loss_in_range
+from jetstream_spark.fetch.data_loss import find_loss_in_range, find_missing_end
 from jetstream_spark.fetch.fetch import FetchStep
 from jetstream_spark.fetch.ranges import SequenceRange
 from jetstream_spark.fetch.rows import MessageBlock
@@ -148,6 +148,10 @@ class ConsumerWay:
             raise _ConsumerLostError("the servers do not agree that the stream is there") from None
         removals = self._options.expects_removals or self._is_list
         loss, following = find_loss_in_range(self._range, position, state, removals)
+        if loss is None and not self._is_list:
+            loss = find_missing_end(self._range, state)
+            if loss is not None and state.is_replicated and self._options.fail_on_data_loss:
+                raise _ConsumerLostError(f"the stream's leader lacks something: {loss.what}")
         if int(created["num_pending"]) == 0:
             if state.is_replicated and not self._is_list:
                 yield from self._confirm_end(following)
@@ -165,7 +169,8 @@ class ConsumerWay:
         return FetchStep(following, loss=loss) if loss is not None else None
 
     def _loss_of_stream(self, position: int) -> Operation[FetchStep | None]:
-        """What a refusal comes from, if the stream is gone or another one: the step that says so.
+        """The step that says that the stream is gone or another one, if that is why a consumer was
+        refused.
 
         One made anew may refuse a consumer that its predecessor would have taken.
         """

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from jetstream_spark.options.offsets import Newest
+
 
 @dataclass(frozen=True, slots=True)
 class Tail:
@@ -13,6 +15,7 @@ class Tail:
         is_copy: it holds messages from before it was made, as restored streams and mirrors do.
         is_consumed: messages leave it because somebody has read them.
         origin: the sequence that its first message got.
+        newest: the last message that it ever had; None if there was none.
     """
 
     created: str
@@ -22,3 +25,4 @@ class Tail:
     is_copy: bool = False
     is_consumed: bool = False
     origin: int = 1
+    newest: Newest | None = None

@@ -49,3 +49,16 @@ cdef inline Values entries_of(column) except *:
     else:
         values.offsets = <const int*>values.data  # never looked at
     return values
+
+
+cdef inline tuple allocated(Py_ssize_t rows, Py_ssize_t total, str what):
+    """Return buffers of Arrow for the offsets and the bytes of a binary column.
+
+    Raises:
+        ArrowCapacityError: its offsets cannot count so many bytes.
+    """
+    import pyarrow as pa
+
+    if total > 0x7FFFFFFF:
+        raise pa.ArrowCapacityError(f"{total} bytes of {what} do not fit in 2 GiB")
+    return pa.allocate_buffer((rows + 1) * sizeof(int)), pa.allocate_buffer(total)

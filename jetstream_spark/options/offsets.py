@@ -14,6 +14,10 @@ and with `commitMode=purge` no more is removed than was read.
     {"v": 1, "streams": {...}, "tasks": {"offsetsMax": 1000000, "min": 1, "max": 64},
      "subjects": ["orders.*"], "isPurged": true}
 
+Of each stream it says which message was the newest one when the batch was planned (`newest`). If
+that sequence is not there later, or holds something else, the server was given an older copy of its
+files: then sequences are used a second time, although the incarnation is the same.
+
 A batch begins where the offset before it says. If that offset says nothing about a stream, because
 the stream did not exist or was another incarnation, the offset at the end has `start` as well.
 
@@ -26,11 +30,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from jetstream_spark.errors import OffsetsError
-from jetstream_spark.options.option_values import timestamp_ns
+from jetstream_spark.options.option_values import rfc3339, timestamp_ns
 
 VERSION = 1
 _KEYS = {"v", "streams", "tasks", "subjects", "isPurged"}
@@ -41,6 +45,30 @@ StartingPoint = str | dict[str, int | str]
 PointInTime = int | dict[str, int]
 
 
+class Newest(NamedTuple):
+    """The newest message that a stream ever had.
+
+    Attributes:
+        time_ns: when it was stored, in nanoseconds since 1970; 0 if the server did not say so.
+    """
+
+    sequence: int
+    time_ns: int
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the entry of a checkpoint."""
+        return {"seq": self.sequence, "time": rfc3339(self.time_ns)}
+
+    @classmethod
+    def from_json(cls, entry: Any) -> Newest:
+        """Read what `to_json` wrote.
+
+        Raises:
+            KeyError, TypeError, ValueError: it is something else.
+        """
+        return cls(int(entry["seq"]), timestamp_ns(str(entry["time"])))
+
+
 @dataclass(frozen=True, slots=True)
 class StreamOffset:
     """The next sequence to deliver in the incarnation of a stream made at `created`.
@@ -48,16 +76,23 @@ class StreamOffset:
     Attributes:
         start: where the batch that ended here began, if the offset before it does not say so; else
             None.
+        newest: what the stream had at planning; None if it had nothing, or nobody noted it. It is
+            no part of the position.
     """
 
     created: str
     next: int
     start: int | None = None
+    newest: Newest | None = field(default=None, compare=False)
 
     def to_json(self) -> dict[str, Any]:
         """Return the entry of a checkpoint."""
         entry: dict[str, Any] = {"created": self.created, "next": self.next}
-        return entry if self.start is None else entry | {"start": self.start}
+        if self.start is not None:
+            entry["start"] = self.start
+        if self.newest is not None:
+            entry["newest"] = self.newest.to_json()
+        return entry
 
 
 class Tasks(NamedTuple):
@@ -139,6 +174,7 @@ class Offsets:
                     str(entry["created"]),
                     int(entry["next"]),
                     None if entry.get("start") is None else int(entry["start"]),
+                    Newest.from_json(entry["newest"]) if "newest" in entry else None,
                 )
                 for name, entry in value["streams"].items()
             }

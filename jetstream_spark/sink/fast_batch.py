@@ -106,7 +106,7 @@ class FastBatch:
         """Take the answer to one row.
 
         Raises:
-            ProtocolViolationError: it is none of the stream's.
+            ProtocolViolationError: no stream answers like that.
         """
         if self.outcome is not None or self.is_forgotten:
             return

@@ -121,9 +121,7 @@ class FastPublisher:
 
     def close(self) -> Operation[None]:
         """Give the connection back, when every row is stored."""
-        if self._flow.is_open:
-            self._flow.unsubscribe(self._sid)
-        yield from self._recovery.put_back(self._flow)
+        yield from self._recovery.put_back(self._flow, self._sid)
 
     def abandon(self) -> None:
         """End the connection, whatever is under way."""

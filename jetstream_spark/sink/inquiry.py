@@ -91,12 +91,12 @@ class Inquiry:
 
     @property
     def can_go_back(self) -> bool:
-        """Whether an earlier row of a subject must not end up as the stream's last one of it.
+        """Whether a subject may go back to an earlier row of this write, which then is prevented.
 
-        Where messages are added up, or the ones after the last that is allowed are refused, none
-        replaces another; and a row of a queue that was handed on
-        must not be handed on again. With ids of the user's own a duplicate need not be a row of
-        this partition: it may be an old change of the key that came twice, and belongs behind.
+        Where messages are added up, or those beyond the allowed number are refused, none replaces
+        another; and a row of a queue that was handed on must not be handed on again. With ids of
+        the user's own a duplicate need not be a row of this partition: it may be an old change of
+        the key that came twice, and belongs behind.
         """
         config = self._stream.config if self._stream is not None else {}
         if config.get("allow_msg_counter") or config.get("discard_new_per_subject"):

@@ -95,7 +95,7 @@ def pass_queue(control: Control, stream: str, subject: str) -> Operation[None]:
 
 
 def _check_collected(control: Control, stream: str, subject: str) -> Operation[None]:
-    """Ask once whether a stream collects a subject that nobody answers, as without a leader.
+    """Ask once whether a stream collects a subject that nobody answers; it may lack a leader.
 
     Raises:
         StreamNotFoundError: it does not.

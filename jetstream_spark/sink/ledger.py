@@ -377,6 +377,8 @@ class Ledger:
             if int(entry.get("next", 0)) <= stream.next or entry["version"] > self._scope.version:
                 return
         version = self._scope.version
+        if entry is not None and is_known and entry["version"] < version:
+            self._warn_of_older_copy(entry, stream)
         committed = {
             "version": version,
             "created": stream.created,
@@ -393,6 +395,29 @@ class Ledger:
                 "Stop the other run of this query, then run it again: it goes on where it was.",
             )
         self._check_repeated(entry, rows, differs, has_written=True)
+
+    def _warn_of_older_copy(self, entry: dict[str, Any], stream: StreamState) -> None:
+        """Warn if the stream, or the ledger with it, is not as far as it was.
+
+        Spark numbers the batches of a query without gaps, and each is committed before the next.
+        """
+        reason, last = "", entry["version"]
+        if int(entry.get("next", 0)) > stream.next:
+            reason = f"ends before sequence {stream.next}, and had ended before {entry['next']}"
+        elif self._scope.kind is ScopeKind.QUERY and last + 1 < self._scope.version:
+            lost = f"batch {last + 1}"
+            if last + 2 < self._scope.version:
+                lost = f"batches {last + 1} to {self._scope.version - 1}"
+            reason = f"has no {lost} in its ledger, which knows of {last} and those before"
+        if reason:
+            _log.warning(
+                "stream '%s' %s: unless a position was set by hand, the server was given an older "
+                "copy of its files, and rows of %s %s written since are gone",
+                self._stream,
+                reason,
+                self._scope.kind,
+                self._scope.name,
+            )
 
     def _check_repeated(
         self, entry: dict[str, Any], rows: int, differs: bool, *, has_written: bool

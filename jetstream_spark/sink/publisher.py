@@ -124,7 +124,7 @@ class _FrameBlock:
         self.ids = ids
         self.subjects = subjects
         self.sequences = None if subjects is None else np.zeros(rows, dtype=np.int64)
-        self.first_sent = 0.0  # no row of it was sent before
+        self.first_sent = 0.0  # seconds on the host's clock; no row of it was sent earlier
         self.after = 0  # the rows that are stored have higher sequences
 
     def bytes_of(self, rows: Rows) -> int:
@@ -254,9 +254,7 @@ class Publisher:
 
     def close(self) -> Operation[None]:
         """Give the connection back, when every row is acknowledged."""
-        if self._flow.is_open:
-            self._flow.unsubscribe(self._sid)
-        yield from self._recovery.put_back(self._flow)
+        yield from self._recovery.put_back(self._flow, self._sid)
 
     def abandon(self) -> None:
         """End the connection, whatever is in flight."""

@@ -110,8 +110,14 @@ class Recovery:
         yield Pause(self.host.now() + spread(self.host))
         return (yield from self.take())
 
-    def put_back(self, flow: Flow) -> Operation[None]:
-        """Give back a connection that has nothing under way."""
+    def put_back(self, flow: Flow, sid: bytes = b"") -> Operation[None]:
+        """Give back a connection that has nothing under way.
+
+        Args:
+            sid: of a subscription that ends with that, empty for none.
+        """
+        if sid and flow.is_open:
+            flow.unsubscribe(sid)
         if self._claim is not None and flow.is_open:
             self._claim.let_go(flow)
             # The next attempt may wait for this, and nobody knows when the connection is used

@@ -9,6 +9,7 @@ apart.
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass, field
 
 from jetstream_spark.client import pool
 from jetstream_spark.client.control import CONSUMER_PREFIX, Control
@@ -56,6 +57,7 @@ def read_stored_ids(
             yield from patience.wait(error, f"the ids in stream '{stream}'")
 
 
+@dataclass(slots=True, eq=False)
 class _HeaderWalk:
     """One walk over a stream's headers, which can go on where it broke off.
 
@@ -64,22 +66,13 @@ class _HeaderWalk:
         ids: those found so far, with their sequences.
     """
 
-    def __init__(
-        self,
-        control: Control,
-        stream: str,
-        position: int,
-        stop: int,
-        id_prefix: bytes,
-        subject: str,
-    ) -> None:
-        self.position = position
-        self._stop = stop
-        self.ids: dict[bytes, int] = {}
-        self._control = control
-        self._stream = stream
-        self._id_prefix = id_prefix
-        self._subject = subject
+    _control: Control
+    _stream: str
+    position: int
+    _stop: int  # where the stream ended at first, where it is replicated; else 0
+    _id_prefix: bytes
+    _subject: str
+    ids: dict[bytes, int] = field(default_factory=dict)
 
     def go_on(self) -> Operation[None]:
         """Walk to the end as it is now.

@@ -14,6 +14,7 @@ gone: the checkpoint was rolled back, or two queries share the consumer.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from jetstream_spark.client.control import CONSUMER_NOT_FOUND, Control
@@ -32,6 +33,7 @@ _MARK = "jetstream-spark"
 _ACCEPT = "Set failOnDataLoss=false to read on with what is there, or start with a new checkpoint."
 
 
+@dataclass(slots=True, eq=False)
 class Anchor:
     """The anchor in one stream.
 
@@ -42,13 +44,10 @@ class Anchor:
         subjects: what the query reads, all when empty.
     """
 
-    def __init__(
-        self, control: Control, stream: str, name: str, subjects: tuple[str, ...] = ()
-    ) -> None:
-        self.stream = stream
-        self.name = name
-        self._control = control
-        self._subjects = subjects
+    _control: Control
+    stream: str
+    name: str
+    _subjects: tuple[str, ...] = ()
 
     def check_server(self) -> Operation[None]:
         """Make sure that the server can move a consumer's floor.

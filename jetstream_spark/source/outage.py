@@ -12,7 +12,7 @@ import logging
 from typing import Any
 
 from jetstream_spark.client.operation import Host, Operation, Pause
-from jetstream_spark.client.patience import PAUSE_MAX_S, PAUSE_S, by_chance
+from jetstream_spark.client.patience import GrowingPauses
 from jetstream_spark.errors import RetryableError
 
 _log = logging.getLogger("jetstream_spark")
@@ -31,9 +31,9 @@ class DriverOutage:
         self._host = host
         self._limit_s = limit_s
         self._since: float | None = None
-        self._reason = ""
-        self._pause_s = PAUSE_S
-        self._quiet_until = 0.0
+        self._reason = ""  # of the last failure
+        self._pauses = GrowingPauses(host)
+        self._quiet_until = 0.0  # when the next look is due
 
     @property
     def is_on(self) -> bool:
@@ -63,14 +63,14 @@ class DriverOutage:
         if now - self._since >= self._limit_s:
             raise error
         self._reason = error.what
-        self._quiet_until = now + by_chance(self._host, self._pause_s)
-        self._pause_s = min(2 * self._pause_s, PAUSE_MAX_S)
+        self._quiet_until = now + self._pauses.take_s()
 
     def end(self) -> None:
         """Note that a look worked."""
         if self._since is not None:
             _log.warning("the servers answer again, after %.0f s", self._host.now() - self._since)
-        self._since, self._pause_s = None, PAUSE_S
+        self._since = None
+        self._pauses.restart()
 
     def report(self) -> dict[str, Any]:
         """What it is waiting for, for the query's progress; empty when it is not waiting."""

@@ -81,11 +81,13 @@ def plan_end(
         is_known = at is not None and at.created == tail.created
         if counts[name]:
             stop = first + counts[name]
-            streams[name] = StreamOffset(tail.created, stop, None if is_known else first)
+            streams[name] = StreamOffset(
+                tail.created, stop, None if is_known else first, tail.newest
+            )
         elif not is_known and not waiting[name] and first <= tail.next:
             # The new incarnation has nothing to read yet; adopting it now keeps a later
             # re-creation visible.
-            streams[name] = StreamOffset(tail.created, first, first)
+            streams[name] = StreamOffset(tail.created, first, first, tail.newest)
     return Offsets(streams)
 
 

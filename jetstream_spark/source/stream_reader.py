@@ -14,6 +14,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
+from jetstream_spark import spark_api
 from jetstream_spark.client import pool
 from jetstream_spark.client.blocking import iterate, run, this_host
 from jetstream_spark.errors import OptionsError
@@ -27,19 +28,9 @@ from jetstream_spark.source.partition import RangePartition, columns_of, read_pa
 from jetstream_spark.source.planner import plan_ranges
 from jetstream_spark.source.stream_source import StreamSource
 from jetstream_spark.source.termination import stop_on_sigterm
-from jetstream_spark.spark_api import (
-    HAS_ADMISSION_CONTROL,
-    VERSION,
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxBytes,
-    ReadMaxRows,
-    ReadMinRows,
-    SupportsTriggerAvailableNow,
-)
 
 
-class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class StreamReader(DataSourceStreamReader, spark_api.SupportsTriggerAvailableNow):
     """The streaming source of one query."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
@@ -68,7 +59,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return run(self.source.initial_offset()).to_json()
 
     def latestOffset(  # noqa: N802
-        self, start: dict[str, Any] | None = None, limit: ReadLimit | None = None
+        self, start: dict[str, Any] | None = None, limit: spark_api.ReadLimit | None = None
     ) -> dict[str, Any]:
         """Where the next batch ends.
 
@@ -77,22 +68,22 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         at = None if start is None else Offsets.from_json(start)
         # The engine may ask for everything, whatever the options say.
-        is_limited = not (isinstance(limit, ReadAllAvailable) and self._has_limits())
+        is_limited = not (isinstance(limit, spark_api.ReadAllAvailable) and self._has_limits())
         return run(self.source.latest_offset(at, is_limited)).to_json()
 
     def _has_limits(self) -> bool:
         return bool(_limits_given(self.options))
 
-    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+    def getDefaultReadLimit(self) -> spark_api.ReadLimit:  # noqa: N802
         """Tell Spark that there is a limit; which ones apply is decided in `latestOffset`."""
         options = self.options
         if options.max_offsets_per_trigger is not None:
-            return ReadMaxRows(options.max_offsets_per_trigger)
+            return spark_api.ReadMaxRows(options.max_offsets_per_trigger)
         if options.max_bytes_per_trigger is not None:
-            return ReadMaxBytes(options.max_bytes_per_trigger)
+            return spark_api.ReadMaxBytes(options.max_bytes_per_trigger)
         if options.min_offsets_per_trigger is not None:
-            return ReadMinRows(options.min_offsets_per_trigger)
-        return ReadAllAvailable()
+            return spark_api.ReadMinRows(options.min_offsets_per_trigger)
+        return spark_api.ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """Freeze the tail: this run ends exactly there."""
@@ -107,7 +98,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Cut a batch into tasks: a pure function of its arguments and the options."""
         first, final = Offsets.from_json(start), Offsets.from_json(end)
-        if not HAS_ADMISSION_CONTROL and self.options.fail_on_data_loss:
+        if not spark_api.HAS_ADMISSION_CONTROL and self.options.fail_on_data_loss:
             check_continuity(first, final)  # before, nobody could say where the query stands
         ranges = plan_ranges(first, final, self.options.tasks)
         return [RangePartition(sequences, final.subjects) for sequences in ranges]
@@ -149,10 +140,10 @@ def stream_problems(options: SourceOptions) -> list[str]:
             f"option 'kvMode' = '{options.kv_mode}' is for batch reads only; a streaming query "
             "reads changes"
         )
-    if not HAS_ADMISSION_CONTROL:
+    if not spark_api.HAS_ADMISSION_CONTROL:
         problems += [
             f"option '{key}' needs PySpark 4.2 or newer, which tells a source where it stands; "
-            f"this is {VERSION}: leave it out, or upgrade PySpark"
+            f"this is {spark_api.VERSION}: leave it out, or upgrade PySpark"
             for key in _limits_given(options) + (["streamPattern"] * bool(options.stream_pattern))
         ]
     return problems

@@ -33,11 +33,12 @@ from jetstream_spark.errors import (
     StreamNotFoundError,
     StreamOfflineError,
 )
-from jetstream_spark.fetch.data_loss import find_loss
+from jetstream_spark.fetch.data_loss import find_loss, stream_truncated
 from jetstream_spark.fetch.tail import Tail
 from jetstream_spark.options.format_options import EARLIEST, LATEST, SourceOptions
 from jetstream_spark.options.offsets import Offsets, StreamOffset
 from jetstream_spark.source.accepted_loss import AcceptedLoss
+from jetstream_spark.source.older_copy import OlderCopies
 from jetstream_spark.source.outage import HOLD_MAX_S, DriverOutage
 from jetstream_spark.source.pace import LULL_MAX_S, Pace
 from jetstream_spark.source.planner import (
@@ -62,6 +63,7 @@ class StreamSource:
         self._host = host
         # A failed look costs nothing here, so none of them waits.
         self._watch = StreamWatch(host, options, patience_s=0)
+        self._older_copies = OlderCopies(self._watch.control)
         self._initial: Offsets | None = None  # where the query began, once that was asked
         self._last_end: Offsets | None = None  # of the last batch planned in this run
         self._committed: Offsets | None = None  # what was given up so far, in this run
@@ -261,8 +263,8 @@ class StreamSource:
     ) -> Operation[None]:
         """A query that purges must not remove what it never read.
 
-        With other subjects than before it has passed over some messages of theirs; and of one that
-        did not purge until now nobody knows where it began.
+        If its subjects have changed, it may have passed over some of their messages; and if it did
+        not purge until now, nobody knows where it began.
 
         Raises:
             RetentionRefusedError: it would.
@@ -302,6 +304,7 @@ class StreamSource:
             DataLossError: there is loss, and it is not accepted.
         """
         begins = {}
+        states = yield from self._watch.states(math.inf)  # of the last look
         for name in self._lost.lost_streams:
             if name not in tails:
                 self._lost.note_none(name)  # forgotten
@@ -310,6 +313,14 @@ class StreamSource:
             if position is None:
                 continue  # new, so nothing of it was read
             loss = find_loss(name, position, tail, self.options.expects_removals)
+            state = states.get(name)
+            if state is not None and (loss is None or loss.condition == "STREAM_TRUNCATED"):
+                again = yield from self._first_given_again(state, position)
+                if again is not None:
+                    loss = stream_truncated(name, again, position.next)
+                    self._accept_loss(name, loss, position.created, again, position.next)
+                    self._older_copies.accept(name)
+                    continue
             if loss is None or tail is None:
                 self._lost.note_none(name) if loss is None else self._accept_loss(name, loss)
             elif tail.created == position.created:
@@ -324,6 +335,17 @@ class StreamSource:
             else:  # the new incarnation may have lost messages that no task was told to read
                 self._accept_loss(name, loss, tail.created, tail.origin, tail.first)
         return begins
+
+    def _first_given_again(self, known: StreamState, at: StreamOffset) -> Operation[int | None]:
+        """As `OlderCopies.find`, for a stream as it was known at the last look.
+
+        That may be from before the position: where a run ends, with `availableNow`.
+        """
+        first = yield from self._older_copies.find(known, at)
+        if first is None:
+            return None
+        state = (yield from self._watch.states(age_max_s=0)).get(known.name)
+        return None if state is None else (yield from self._older_copies.find(state, at))
 
     @property
     def _counts_overtaken(self) -> bool:
@@ -448,6 +470,9 @@ class StreamSource:
                 # sequences are not ours to give up.
                 continue
             try:
+                is_older = state.next < at.next
+                if is_older or (yield from self._older_copies.find(state, at)) is not None:
+                    continue  # what lies before the position is not what was read
                 if mode == "ack":
                     yield from self._acknowledge(name, at)
                 else:

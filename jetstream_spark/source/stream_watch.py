@@ -365,7 +365,7 @@ class StreamWatch:
                 following = words[position](state)
             else:  # before the first sequence that the stream ever had there is nothing
                 following = max(int(state.config.get("first_seq") or 1), position)
-            streams[name] = StreamOffset(state.created, following)
+            streams[name] = StreamOffset(state.created, following, newest=state.newest)
         return Offsets(streams)
 
     def _offsets_at(
@@ -379,7 +379,7 @@ class StreamWatch:
             sequence = state.next
             if timestamp <= now:
                 sequence = yield from self._sequence_at(state, timestamp)
-            streams[name] = StreamOffset(state.created, sequence)
+            streams[name] = StreamOffset(state.created, sequence, newest=state.newest)
         return Offsets(streams)
 
     def _sequence_at(self, state: StreamState, timestamp: int) -> Operation[int]:
@@ -412,4 +412,4 @@ def tail_of(state: StreamState, is_purged: bool = False) -> Tail:
     is_consumed = is_purged or state.retention != "limits"
     origin = int(state.config.get("first_seq") or 1)
     known = state.created, state.first, state.next, state.bytes, state.is_copy
-    return Tail(*known, is_consumed, origin)
+    return Tail(*known, is_consumed, origin, state.newest)

@@ -27,13 +27,14 @@ from pathlib import Path
 import pyarrow as pa
 
 from jetstream_spark.client import pool
-from jetstream_spark.client.blocking import Blocking, iterate, lease, this_host
+from jetstream_spark.client.blocking import Blocking, iterate, this_host
 from jetstream_spark.client.control import Control
 from jetstream_spark.client.flow import publish_frame
 from jetstream_spark.fetch.ranges import SequenceRange
 from jetstream_spark.options.format_options import SourceOptions
 from jetstream_spark.source.partition import RangePartition, read_partition
 from tests.chaos.proxy import Proxy
+from tests.leasing import lease
 
 ROOT = Path(__file__).parents[2]
 ROWS = 200_000

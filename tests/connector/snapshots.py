@@ -7,7 +7,8 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from jetstream_spark.client.blocking import Blocking, lease
+from jetstream_spark.client.blocking import Blocking
+from tests.leasing import lease
 
 PATIENCE_S = 10.0
 

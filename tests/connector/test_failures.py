@@ -17,7 +17,7 @@ import pytest
 from pyspark.sql.types import BinaryType, StringType, StructType
 
 from jetstream_spark.client import pool
-from jetstream_spark.client.blocking import Blocking, iterate, lease, this_host
+from jetstream_spark.client.blocking import Blocking, iterate, this_host
 from jetstream_spark.client.control import Control
 from jetstream_spark.client.flow import publish_frame
 from jetstream_spark.embedded import JetStreamServer
@@ -42,6 +42,7 @@ from jetstream_spark.sink.writer import write_partition
 from jetstream_spark.source.partition import RangePartition, read_partition
 from jetstream_spark.source.stream_source import StreamSource
 from jetstream_spark.source.stream_watch import StreamWatch
+from tests.leasing import lease
 
 SCHEMA = StructType().add("subject", StringType()).add("data", BinaryType())
 LIMITS = {

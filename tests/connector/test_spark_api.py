@@ -17,7 +17,6 @@ from jetstream_spark import spark_api
 from jetstream_spark.data_source import JetStreamDataSource
 from jetstream_spark.errors import OptionsError, StreamRecreatedError, StreamTruncatedError
 from jetstream_spark.options.format_options import SourceOptions
-from jetstream_spark.source import stream_reader
 from jetstream_spark.source.stream_reader import StreamReader
 from jetstream_spark.spark_api import utc_arrow_schema
 
@@ -26,8 +25,8 @@ SCHEMA = StructType().add("data", BinaryType())
 
 @pytest.fixture
 def spark_4_1(monkeypatch):
-    monkeypatch.setattr(stream_reader, "HAS_ADMISSION_CONTROL", False)
-    monkeypatch.setattr(stream_reader, "VERSION", "4.1.0")
+    monkeypatch.setattr(spark_api, "HAS_ADMISSION_CONTROL", False)
+    monkeypatch.setattr(spark_api, "VERSION", "4.1.0")
 
 
 def options(**more: str) -> SourceOptions:

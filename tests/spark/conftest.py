@@ -19,12 +19,13 @@ import pytest
 
 import jetstream_spark
 from jetstream_spark.client import pool
-from jetstream_spark.client.blocking import Blocking, lease, this_host
+from jetstream_spark.client.blocking import Blocking, this_host
 from jetstream_spark.client.control import Control
 from jetstream_spark.client.flow import publish_frame
 from jetstream_spark.embedded import JetStreamServer
 from jetstream_spark.errors import RequestRefusedError
 from jetstream_spark.options.format_options import SinkOptions
+from tests.leasing import lease
 
 ROOT = Path(__file__).resolve().parents[2]
 PUBLISH_RUN = 2000

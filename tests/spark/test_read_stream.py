@@ -13,6 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.put_back import Place
+from tests.spark.conftest import JetStream
+
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
 
@@ -160,6 +163,42 @@ def test_a_stream_made_again_is_noticed(jetstream, stream, query):
     accepting = query(failOnDataLoss="false")
     accepting.run()
     assert sorted(number for _, number in accepting.batches()[1]) == list(range(1000, 1200))
+
+
+@pytest.mark.parametrize("kind", ["genuine", "bundled"])
+def test_a_server_that_was_given_an_older_copy_ends_the_query(spark, request, tmp_path, kind):
+    """Its sequences go back, and have overtaken the query when that is started again."""
+    place = Place(kind, tmp_path, request.getfixturevalue)
+    server, stream = JetStream(kind, place.url), "OLDER"
+    reads = lambda **options: Query(spark, server, stream, tmp_path, **options)  # noqa: E731
+    try:
+        server.create_stream(stream)
+        server.publish_numbers(stream, 0, 40)
+        place.take_copy()
+        server.control.stream_state(stream)
+        server.publish_numbers(stream, 40, 100)
+        running = reads()
+        active = running.start(processingTime="200 milliseconds")
+        try:
+            deadline = time.monotonic() + 90
+            while len(running.rows()) < 100:
+                assert active.isActive and time.monotonic() < deadline, active.exception()
+                time.sleep(0.05)
+            place.put_back()
+            server.control.stream_state(stream)  # over a new connection
+            server.publish_numbers(stream, 1000, 1200)
+            with pytest.raises(Exception, match=r"STREAM_TRUNCATED\] stream 'OLDER' was restored"):
+                active.awaitTermination(90)
+        finally:
+            active.stop()
+        with pytest.raises(Exception, match="STREAM_TRUNCATED"):
+            reads().run()
+        assert running.rows() == list(range(1, 101)), "nothing came twice, and nothing new"
+        accepting = reads(failOnDataLoss="false")
+        accepting.run()
+        assert accepting.rows() == list(range(1, 241))
+    finally:
+        place.stop()
 
 
 def test_expired_messages_are_loss_unless_accepted(jetstream, stream, query):

@@ -12,7 +12,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.string cimport memcmp, memcpy
 
 from jetstream_spark.kernels.binary_column cimport (
-    Values, address, entries_of, size_at, value_at, values_of
+    Values, address, allocated, entries_of, size_at, value_at, values_of
 )
 from jetstream_spark.kernels.decimal cimport digit_count, put_number
 
@@ -131,10 +131,7 @@ def encode_publishes(
     with nogil:
         for row in range(rows):
             total += _frame_bytes(&pieces, row)
-    if total > 0x7FFFFFFF:
-        raise pa.ArrowCapacityError(f"{total} bytes of frames do not fit in 2 GiB")
-    offset_buffer = pa.allocate_buffer((rows + 1) * sizeof(int))
-    frames = pa.allocate_buffer(total)
+    offset_buffer, frames = allocated(rows, total, "frames")
     offsets = <int*>address(offset_buffer)
     start = at = address(frames)
     with nogil:
@@ -241,10 +238,7 @@ def header_lines(headers, dropped=()):
     with nogil:
         for row in range(rows):
             _put_lines(NULL, &levels, row, drops, &total)
-    if total > 0x7FFFFFFF:
-        raise pa.ArrowCapacityError(f"{total} bytes of headers do not fit in 2 GiB")
-    offset_buffer = pa.allocate_buffer((rows + 1) * sizeof(int))
-    data_buffer = pa.allocate_buffer(total)
+    offset_buffer, data_buffer = allocated(rows, total, "headers")
     offsets = <int*>address(offset_buffer)
     start = at = address(data_buffer)
     with nogil:

@@ -14,7 +14,9 @@ from libc.string cimport memcmp, memcpy
 
 from array import array as new_array
 
-from jetstream_spark.kernels.binary_column cimport Values, address, size_at, value_at, values_of
+from jetstream_spark.kernels.binary_column cimport (
+    Values, address, allocated, size_at, value_at, values_of
+)
 from jetstream_spark.kernels.blake2b cimport (
     BLAKE2B_SHORT,
     blake2b,
@@ -179,10 +181,7 @@ def id_column(bytes tag, bytes digests, array.array earlier):
         for row in range(rows):
             if counts[row]:
                 total += 1 + digit_count(counts[row])
-    if total > 0x7FFFFFFF:
-        raise pa.ArrowCapacityError("the ids do not fit in 2 GiB")
-    offset_buffer = pa.allocate_buffer((rows + 1) * sizeof(int))
-    data_buffer = pa.allocate_buffer(total)
+    offset_buffer, data_buffer = allocated(rows, total, "ids")
     offsets = <int*>address(offset_buffer)
     start = at = address(data_buffer)
     with nogil:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import socket
 import threading
@@ -44,25 +45,32 @@ class Peer:
         self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
         self._greeting, self._pong = greeting, pong
         self.heard = b""
-        self._thread = threading.Thread(target=self._serve, daemon=True)
-        self._thread.start()
+        self._is_closing = False
+        self.thread = threading.Thread(target=self._serve, daemon=True)
+        self.thread.start()
 
     def _serve(self) -> None:
         self.socket, _ = self._listener.accept()
-        self.socket.sendall(self._greeting)
-        while b"PING\r\n" not in self.heard:
-            received = self.socket.recv(4096)
-            if not received:
-                return
-            self.heard += received
-        self.socket.sendall(self._pong)
+        if self._is_closing:
+            return
+        with contextlib.suppress(ConnectionError):  # who has heard enough hangs up
+            self.socket.sendall(self._greeting)
+            while b"PING\r\n" not in self.heard:
+                received = self.socket.recv(4096)
+                if not received:
+                    return
+                self.heard += received
+            self.socket.sendall(self._pong)
 
     def say(self, data: bytes, cuts: int = 0, close: bool = False) -> None:
-        self._thread.join()
+        self.thread.join()
         generator = random.Random(7)
         places = sorted(generator.randrange(len(data)) for _ in range(cuts)) if data else []
         for start, stop in zip([0, *places], [*places, len(data)], strict=True):
-            self.socket.sendall(data[start:stop])
+            try:
+                self.socket.sendall(data[start:stop])
+            except ConnectionError:
+                return  # who has heard enough hangs up
             time.sleep(0.0005)
         if close:
             # To close it with something unread in it would reset the connection, and take away
@@ -70,7 +78,13 @@ class Peer:
             self.socket.shutdown(socket.SHUT_WR)
 
     def close(self) -> None:
+        self._is_closing = True
+        # A thread that waits in `accept` is not woken by a close, and when a signal comes it goes
+        # on with whatever has that descriptor by then. So somebody comes.
+        with socket.create_connection(self._listener.getsockname()):
+            self.thread.join()
         self._listener.close()
+        self.socket.close()
 
 
 @pytest.fixture
@@ -84,6 +98,12 @@ def next_message(flow, timeout_s=30.0):
     while (message := flow.next_message()) is None:
         flow.receive_more(time.monotonic() + timeout_s)
     return message
+
+
+def test_a_peer_that_nobody_came_to_leaves_no_thread_behind():
+    peer = Peer()
+    peer.close()
+    assert not peer.thread.is_alive()
 
 
 def test_messages_between_control_lines_in_any_cut(peer):

@@ -8,9 +8,10 @@ import time
 import pytest
 
 from jetstream_spark.client import pool
-from jetstream_spark.client.blocking import lease, this_host
+from jetstream_spark.client.blocking import this_host
 from jetstream_spark.options.connection_options import read_connection_options
 from jetstream_spark.options.option_map import OptionMap
+from tests.leasing import lease
 
 pytestmark = pytest.mark.genuine
 

@@ -163,3 +163,37 @@ def test_a_name_that_exists_is_refused_before_spark_starts(command, server, cont
 @pytest.mark.parametrize("name", ["", "a b", "a.b", "a>", "x" * 65, "a\n"])
 def test_a_name_must_fit_streams(command, name):
     assert command("bench", "--name", name).exit_code == 2
+
+
+class Starting:
+    """A session whose JVM is being started."""
+
+    def __init__(self, *signals: int) -> None:
+        self._signals = signals
+        self.seen: list[str] = []
+
+    def getOrCreate(self) -> Starting:
+        for one in self._signals:
+            signal.raise_signal(one)
+        self.seen.append("started")
+        return self
+
+    def stop(self) -> None:
+        self.seen.append("stopped")
+
+
+@pytest.mark.parametrize("number", bench._SIGNALS)
+def test_a_signal_waits_until_spark_has_started_or_its_jvm_would_stay(number, capsys):
+    starting = Starting(number)
+    with pytest.raises(KeyboardInterrupt), bench._ended_by_signals():
+        bench._started(starting)
+    assert starting.seen == ["started", "stopped"]
+    assert "as soon as Spark has started" in capsys.readouterr().err
+
+
+def test_the_second_signal_does_not_wait_for_spark():
+    starting = Starting(signal.SIGINT, signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt), bench._ended_by_signals():
+        bench._started(starting)
+    assert starting.seen == []
+    assert bench._started(Starting()).seen == ["started"]

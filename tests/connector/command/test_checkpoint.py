@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -40,6 +44,40 @@ def test_a_batch_is_written_as_it_was_read(checkpoint):
     assert batch.text() == (checkpoint.folder / "offsets/0").read_text()
     moved = batch.ending_at(1, {0: batch.offsets[0]})
     assert moved.text() == batch.text()
+
+
+@contextlib.contextmanager
+def closed(folder: Path) -> Iterator[None]:
+    """A folder that this user may not look into; root becomes another one for the while."""
+    folder.chmod(0)
+    is_root = os.geteuid() == 0
+    if is_root:
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        if is_root:
+            os.seteuid(0)
+        folder.chmod(0o700)
+
+
+def test_what_one_may_not_look_into_is_not_said_to_be_no_checkpoint(checkpoint):
+    for look in (Checkpoint, find_checkpoints):
+        with (
+            closed(checkpoint.folder),
+            pytest.raises(CheckpointError, match="cannot be looked at") as told,
+        ):
+            look(str(checkpoint.folder))
+        assert "as a user who may read" in told.value.remedy
+
+
+def test_a_folder_that_is_not_there_is_said_to_be_missing(tmp_path):
+    with pytest.raises(CheckpointError, match=r"there is no folder '.*/none'"):
+        Checkpoint(str(tmp_path / "none"))
+    (tmp_path / "file").touch()
+    for name in ("file", "file/below"):
+        with pytest.raises(CheckpointError, match="there is no folder"):
+            find_checkpoints(str(tmp_path / name))
 
 
 @pytest.mark.parametrize("content", ["v2\n{}\n{}", "", "v1\n{}", "v1"])

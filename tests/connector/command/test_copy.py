@@ -88,6 +88,20 @@ def test_a_copy_that_is_cut_off_goes_on(filled, make_stream, genuine, run, tmp_p
     assert contents(other, "x") == contents(filled, "x")[:10]
 
 
+def test_a_copy_that_is_interrupted_says_that_it_can_go_on(filled, run, tmp_path, monkeypatch):
+    def interrupted(self, plan, chunk):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(StreamOrigin, "read", interrupted)
+        result = run(f"stream:{filled.name}", str(tmp_path / "files"))
+        said = json.loads(run(f"stream:{filled.name}", str(tmp_path / "files"), "--json").stdout)
+    assert result.exit_code == 130
+    assert "[COPY] interrupted. Give the command again" in result.stderr
+    assert said["error"]["what"] == "interrupted."
+    assert run(f"stream:{filled.name}", str(tmp_path / "files")).exit_code == 0
+
+
 @pytest.mark.parametrize(
     ("found", "said"), [(9, "1 of 10 rows are not in"), (12, "somebody else writes there")]
 )
@@ -118,6 +132,21 @@ def test_rows_that_were_copied_before_are_told_first(done, told):
     ends, heard = Ends(), []
     copy.copy_all(CopyPlan({"chunks": 3, "rows": 9}, {}), ends, ends, heard.append)
     assert (heard, ends.written) == (told, list(range(done, 3)))
+
+
+def test_a_stream_is_not_copied_into_itself(filled, run):
+    result = run(f"stream:{filled.name}", f"stream:{filled.name}")
+    assert result.exit_code == 1 and "is the source and the target" in result.stderr
+    assert filled.count == 10
+
+
+def test_subjects_that_the_target_does_not_collect_are_to_be_renamed(
+    filled, make_stream, genuine, run
+):
+    other = make_stream(genuine.url)
+    result = run(f"stream:{filled.name}", f"stream:{other.name}")
+    assert result.exit_code == 1 and "--rename OLD=NEW" in result.stderr
+    assert (filled.count, other.count) == (10, 0)
 
 
 @pytest.mark.parametrize("rename", ["a", "=b", "a.*=b", "a=b c", "a=b\\1"])

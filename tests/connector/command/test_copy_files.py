@@ -27,10 +27,14 @@ def test_a_chunk_is_there_as_a_whole_or_not_at_all(tmp_path):
 
     with pytest.raises(ValueError, match="cut off"):
         target.write(1, broken())
+    names = [path.name for path in (tmp_path / "out").iterdir()]
+    assert sorted(names) == ["_copy.json", "part-00000000.parquet"], "nothing is left over"
+    (tmp_path / "out" / ".part-00000001.77777.tmp").touch()  # of a copier that was killed
     again = ParquetDestination(tmp_path / "out")
     assert (again.kept_plan(), again.done(), again.count({})) == ("{}", 1, 3)
     assert again.write(1, []) == 0
     assert (again.done(), again.count({})) == (2, 3)
+    assert not list((tmp_path / "out").glob(".part*"))
     assert pq.read_table(tmp_path / "out")["data"].to_pylist() == [b"1", b"2", b"3"]
 
 

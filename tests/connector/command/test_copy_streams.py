@@ -5,10 +5,10 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from jetstream_spark.client.blocking import lease
 from jetstream_spark.command.copy_plan import CopyError
 from jetstream_spark.command.copy_streams import StreamDestination, StreamOrigin
 from jetstream_spark.options.format_options import SinkOptions
+from tests.leasing import lease
 
 
 @pytest.fixture

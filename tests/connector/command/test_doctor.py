@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from pathlib import Path
 
 import pytest
+
+from jetstream_spark.embedded import JetStreamServer
 
 
 @pytest.fixture
@@ -81,6 +85,54 @@ def test_what_the_user_may_not_do_is_not_said_to_be_well(
     assert code == (status == "fail")
     assert any(one.startswith("permissions: ") for one in found[status])
     assert not any("can be run" in one for one in found["ok"])
+
+
+@pytest.mark.parametrize("server", ["genuine", "bundled"])
+def test_whoever_may_not_look_at_messages_is_told_what_is_missed(
+    examine, start_genuine, make_stream, tmp_path, server
+):
+    may = ["$JS.API.STREAM.INFO.*", "$JS.API.CONSUMER.>", "$SYS.REQ.USER.INFO"]
+    config = tmp_path / "users.conf"
+
+    def write(*more: str) -> None:
+        config.write_text(f"""
+            no_auth_user: all
+            authorization {{ users: [
+                {{user: all, password: a}},
+                {{user: reader, password: b, permissions: {{
+                    subscribe: "_INBOX.>", publish: {json.dumps([*may, *more])}}}}}
+            ] }}""")
+
+    write()
+    bundled = None
+    if server == "genuine":
+        started = start_genuine("-c", str(config))
+        url, pid = started.url, started.process.pid
+    else:
+        bundled = JetStreamServer(arguments=("-c", str(config))).start()
+        url, pid = bundled.url, bundled.pid
+    try:
+        stream = make_stream(url)
+        job = ("-o", "user=reader", "-o", "password=b", "-o", f"stream={stream.name}")
+        code, found = examine("readStream", *job, servers=url)
+        [missed] = found["warn"]
+        assert (code, found["fail"]) == (0, [])
+        assert f"may not publish $JS.API.STREAM.MSG.GET.{stream.name} (whether the" in missed
+        assert "older copy" in missed
+        # A batch needs no such right, and a user who has it is well.
+        code, found = examine("read", *job, servers=url)
+        assert (code, found["warn"]) == (0, [])
+        write(f"$JS.API.STREAM.MSG.GET.{stream.name}")
+        os.kill(pid, signal.SIGHUP)
+        for _ in range(100):
+            code, found = examine("readStream", *job, servers=url)
+            if not found["warn"]:
+                break
+        assert (code, found["warn"]) == (0, [])
+        assert any("the job can be run" in one for one in found["ok"])
+    finally:
+        if bundled is not None:
+            bundled.stop()
 
 
 def test_a_server_that_is_not_there(examine):

@@ -11,6 +11,8 @@ from jetstream_spark.client.blocking import Blocking, run, this_host
 from jetstream_spark.client.control import Control
 from jetstream_spark.command import lag
 from jetstream_spark.command.checkpoint import Checkpoint
+from jetstream_spark.embedded import JetStreamServer
+from jetstream_spark.errors import ConnectionFailedError
 from jetstream_spark.options.offsets import StreamOffset
 from jetstream_spark.sink.ledger import Ledger, Scope, ScopeKind
 from jetstream_spark.source.anchor import Anchor
@@ -61,6 +63,22 @@ def test_an_unfinished_batch_does_not_count(ask, stream, checkpoint):
     assert row["note"] == "batch 1 runs, or was left unfinished"
 
 
+def test_a_query_that_has_not_finished_a_batch_is_said_to_be_there(checkpoint, stream, command):
+    checkpoint.add(0, line(**{stream.name: 1}), is_committed=False)
+    words = ["lag", str(checkpoint.folder), "-o", f"servers={stream.url}"]
+    [row] = json.loads(command(*words, "--json").output)
+    assert row["note"] == "no batch is finished yet"
+    assert "no batch is finished yet" in command(*words).output
+
+
+def test_servers_that_know_of_no_query_are_said_to(command):
+    with JetStreamServer() as server:
+        said = command("lag", "-o", f"servers={server.url}")
+        assert (said.exit_code, said.output.count("know of no query")) == (0, 1)
+        said = command("ledger", "show", "x", "-o", f"servers={server.url}")
+        assert "remembers no write of 'x'" in said.output
+
+
 def test_what_the_servers_know(make_stream, genuine, command):
     stream = make_stream(genuine.url, retention="interest")
     control = Control(this_host(), stream.sink().connection, "test")
@@ -97,3 +115,31 @@ def test_watching_says_a_line_each_time_until_it_is_stopped(
     result = command(*words, "--json")
     assert [json.loads(one)[0]["lag"] for one in result.output.splitlines()] == [2, 2, 2]
     assert result.exit_code == 0
+
+
+@pytest.mark.parametrize("words", [(), ("--json",)])
+def test_watching_waits_for_servers_that_are_away(
+    ask, stream, checkpoint, command, words, monkeypatch
+):
+    ask(4)
+    pauses = []
+
+    def away(*arguments):
+        raise ConnectionFailedError("nobody is there.", "Wait.")
+
+    def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        monkeypatch.setattr(lag, "lag_of", away if len(pauses) == 1 else lag_of)
+        if len(pauses) == 3:
+            raise KeyboardInterrupt
+
+    lag_of = lag.lag_of
+    monkeypatch.setattr(time, "sleep", pause)
+    called = ["lag", str(checkpoint.folder), "-o", f"servers={stream.url}", "--watch", "7", *words]
+    result = command(*called)
+    assert (result.exit_code, len(pauses)) == (0, 3)
+    if words:
+        first, second, third = map(json.loads, result.stdout.splitlines())
+        assert first == third and second["error"]["what"] == "nobody is there."
+    monkeypatch.setattr(lag, "lag_of", away)
+    assert command(*called).exit_code == 1, "what fails at first fails"

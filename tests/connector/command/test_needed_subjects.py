@@ -52,17 +52,17 @@ CONSUMER = {"CONSUMER.CREATE.A.*", "CONSUMER.MSG.NEXT.A.*", "CONSUMER.DELETE.A.*
         ({"fetchMode": "direct"}, {}, {"DIRECT.GET.A"}),
         ({"commitMode": "none"}, {}, CONSUMER),
         ({"commitMode": "none"}, {"retention": "workqueue"}, {"DIRECT.GET.A"}),
-        ({}, {"num_replicas": 3}, CONSUMER | {"STREAM.MSG.GET.A"}),
+        ({}, {"num_replicas": 3}, CONSUMER),
         ({"startingTimestamp": "2026-11-21"}, {}, CONSUMER),
         (
             {"startingTimestamp": "2026-11-21", "commitMode": "none"},
             {"retention": "interest"},
-            {"DIRECT.GET.A", "STREAM.MSG.GET.A"},
+            {"DIRECT.GET.A"},
         ),
         (
             {"commitMode": "purge"},
             {"retention": "workqueue"},
-            {"DIRECT.GET.A", "STREAM.MSG.GET.A", "STREAM.PURGE.A", "CONSUMER.LIST.A"},
+            {"DIRECT.GET.A", "STREAM.PURGE.A", "CONSUMER.LIST.A"},
         ),
         (
             {"commitMode": "ack", "consumer": "c"},
@@ -73,7 +73,27 @@ CONSUMER = {"CONSUMER.CREATE.A.*", "CONSUMER.MSG.NEXT.A.*", "CONSUMER.DELETE.A.*
 )
 def test_what_a_read_needs(options, config, needed):
     found = subjects(needs_of_read(read(**options), {"A": state(**config)}, True))
-    assert found == needed | {"_INBOX.>", "STREAM.INFO.A"}
+    assert found == needed | {"_INBOX.>", "STREAM.INFO.A", "STREAM.MSG.GET.A"}
+
+
+@pytest.mark.parametrize(
+    ("options", "config", "is_streaming", "fails"),
+    [
+        ({}, {}, False, None),  # it is over before a server has another copy of its files
+        ({}, {}, True, False),
+        ({}, {"num_replicas": 3}, True, True),
+        ({}, {"num_replicas": 3}, False, True),
+        ({"startingTimestamp": "2026-11-21"}, {}, True, False),
+        ({"startingTimestamp": "2026-11-21"}, {"retention": "interest"}, True, True),
+        ({"commitMode": "purge"}, {"retention": "workqueue"}, True, True),
+    ],
+)
+def test_what_comes_of_it_if_messages_may_not_be_looked_at(options, config, is_streaming, fails):
+    needs = needs_of_read(
+        read(**{"commitMode": "none"} | options), {"A": state(**config)}, is_streaming
+    )
+    found = [one for one in needs if one.subject == "$JS.API.STREAM.MSG.GET.A"]
+    assert [not one.otherwise for one in found] == ([] if fails is None else [fails])
 
 
 def test_a_batch_commits_nothing_and_a_pattern_lists():
@@ -100,7 +120,7 @@ def test_what_a_write_needs():
     assert {"dead", "STREAM.NAMES"} <= subjects(needs_of_write(dead, state()))
     whole = needs_of_write(write(stream="A", ledgerBucket="l"), state())
     assert {"$KV.l.>", "STREAM.CREATE.KV_l", "STREAM.MSG.GET.A"} <= subjects(whole)
-    assert [one.action for one in whole if not one.is_vital] == [PUBLISH]
+    assert [one.action for one in whole if one.otherwise] == [PUBLISH]
 
 
 @pytest.mark.parametrize(

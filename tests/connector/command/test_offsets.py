@@ -10,7 +10,7 @@ from jetstream_spark.client.blocking import Blocking, this_host
 from jetstream_spark.client.control import Control
 from jetstream_spark.command.checkpoint import Checkpoint
 from jetstream_spark.sink.ledger import Ledger, Scope, ScopeKind
-from tests.connector.command.conftest import line
+from tests.connector.command.conftest import CREATED, line
 
 QUERY = "3baeea2d-6e28-43be-84ad-7746d4d4b18a"
 
@@ -24,8 +24,20 @@ def test_show(checkpoint, command):
     assert said["query"] == QUERY
     assert said["batches"][-1] == {
         "batch": 4, "state": "unfinished", "planned": "2026-11-23T00:01:48Z", "source": 0,
-        "stream": "B", "next": 7, "created": "2026-11-21T10:00:00.5Z",
+        "stream": "B", "next": 7, "created": "2026-11-21T10:00:00.5Z", "subjects": "a.>",
+        "purged": True,
     }  # fmt: skip
+    assert "purged" in text and "a.>" in text
+
+
+def test_show_of_batches_that_say_nothing_of_subjects(checkpoint, command):
+    show = ("offsets", "show", str(checkpoint.folder))
+    assert "no batch with a position in a stream" in command(*show).output
+    checkpoint.add(0, json.dumps({"v": 1, "streams": {"A": {"created": CREATED, "next": 3}}}))
+    text = command(*show).output
+    assert "subjects" not in text and "purged" not in text
+    [row] = json.loads(command(*show, "--json").output)["batches"]
+    assert (row["subjects"], row["purged"]) == (None, False)
 
 
 def test_show_of_nothing_says_what_is_wrong(tmp_path, command):

@@ -76,7 +76,7 @@ def as_user(start_genuine, tmp_path):
 NEEDS = [
     Need(PUBLISH, "a.>", "rows"),
     Need(SUBSCRIBE, "_INBOX.>", "answers"),
-    Need(PUBLISH, "_INBOX.>", "late rows", is_vital=False),
+    Need(PUBLISH, "_INBOX.>", "late rows", "they come twice"),
 ]
 
 
@@ -86,6 +86,7 @@ def test_what_is_missing_is_named(as_user):
     assert (rows.status, late.status) == (FAIL, WARN)
     assert "user 'job' may not publish a.> (rows)" in rows.what
     assert rows.remedy == "Allow the user to publish a.>."
+    assert late.remedy == "Allow the user to publish _INBOX.>, or they come twice."
 
 
 def test_a_user_who_may_everything(stream):

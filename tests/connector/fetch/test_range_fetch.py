@@ -9,10 +9,11 @@ import time
 from array import array
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from jetstream_spark.client import pool
-from jetstream_spark.client.blocking import iterate, lease, run, this_host
+from jetstream_spark.client.blocking import iterate, run, this_host
 from jetstream_spark.client.flow import publish_frame
 from jetstream_spark.errors import (
     MessagesExpiredError,
@@ -20,6 +21,7 @@ from jetstream_spark.errors import (
     NoRespondersError,
     ProtocolViolationError,
     ReadTimeoutError,
+    RequestRefusedError,
     StreamDeletedError,
     StreamRecreatedError,
 )
@@ -27,9 +29,10 @@ from jetstream_spark.fetch import range_fetch
 from jetstream_spark.fetch.fetch import Fetch
 from jetstream_spark.fetch.range_fetch import ConsumerWay, DeliveryOrder
 from jetstream_spark.fetch.ranges import SequenceRange
-from jetstream_spark.fetch.rows import MessageBlock
+from jetstream_spark.fetch.rows import MessageBlock, record_batch
 from jetstream_spark.kernels import wire_to_arrow as kernel
 from jetstream_spark.options.format_options import SourceOptions
+from tests.leasing import lease
 
 
 def source(url: str, name: str, **options: object) -> SourceOptions:
@@ -140,13 +143,31 @@ def test_filters(stream):
 
 @pytest.mark.genuine
 def test_bounds_in_bytes(stream, monkeypatch):
-    monkeypatch.setattr(range_fetch, "BLOCK_BYTES", 1 << 20)
+    monkeypatch.setattr(range_fetch, "BLOCK_BYTES", 2 << 20)
     fill(stream, 200, size=20_000)
     small = fetch(stream, 1, 201, fetchMaxBytes="100k")
-    blocks = [block.count for block in iterate(small.blocks())]
-    assert sum(blocks) == 200 and len(blocks) > 2
-    with pytest.raises(MessageTooLargeError, match="fetchMaxBytes"):
-        sequences(fetch(stream, 1, 201, fetchMaxBytes="10k"))
+    schema = pa.schema({"data": pa.binary()})
+    blocks, found = [], []
+    for block in iterate(small.blocks()):  # whose memory grows while they are filled
+        blocks.append(block.count)
+        found += record_batch(block, stream.name, schema).column("data").to_pylist()
+    assert found == [b"%d" % number + b"." * 20_000 for number in range(200)]
+    assert 2 <= len(blocks) <= 3
+    with pytest.raises(MessageTooLargeError, match=r"after sequence 7 .* larger"):
+        sequences(fetch(stream, 8, 201, fetchMaxBytes="10k"))
+
+
+@pytest.mark.genuine
+def test_a_request_that_the_server_never_takes_is_refused_at_once(
+    start_genuine, make_stream, tmp_path
+):
+    config = tmp_path / "server.conf"
+    config.write_text("jetstream { limits { max_request_batch: 50 } }")
+    small = make_stream(start_genuine("-c", str(config)).url)
+    fill(small, 100)
+    assert sequences(fetch(small, 1, 101, fetchBatch="50")) == list(range(1, 101))
+    with pytest.raises(RequestRefusedError, match="Exceeded MaxRequestBatch of 50"):
+        sequences(fetch(small, 1, 101))
 
 
 @pytest.mark.genuine

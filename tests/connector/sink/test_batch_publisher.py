@@ -241,7 +241,7 @@ def test_a_stream_that_is_deleted_is_named(atomic) -> None:
 
 def test_too_many_open_batches_are_waited_for(atomic) -> None:
     """A stream has 50 of them; they are given up when nothing comes for 10 s."""
-    from jetstream_spark.client.blocking import lease
+    from tests.leasing import lease
 
     with lease(atomic.sink().connection, "test") as flow:
         for number in range(50):

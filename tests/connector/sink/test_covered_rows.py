@@ -9,6 +9,7 @@ import pytest
 from jetstream_spark.client.blocking import run, this_host
 from jetstream_spark.client.control import Control
 from jetstream_spark.errors import (
+    ConnectionLostError,
     PublishRefusedError,
     RequestRefusedError,
     RowRefusedError,
@@ -41,9 +42,9 @@ def test_what_is_sent_of_a_row() -> None:
 class Rows:
     """Covered rows of a stream that has one message of each of some subjects, from 1 on."""
 
-    def __init__(self, stream: Any, count: int) -> None:
+    def __init__(self, stream: Any, count: int, outage: str = "2s") -> None:
         self.stream = stream
-        host, options = this_host(), stream.sink(publishRetries=0, outageTimeout="2s")
+        host, options = this_host(), stream.sink(publishRetries=0, outageTimeout=outage)
         control = Control(host, options.connection, "test")
         state = run(control.stream_state(stream.name))
         self.recovery = Recovery(host, options, Inquiry(control, state, 120))
@@ -142,3 +143,24 @@ def test_a_stream_that_was_deleted(make_stream, genuine) -> None:
     rows.stream.control.request(f"STREAM.DELETE.{rows.stream.name}")
     with pytest.raises(StreamNotFoundError):
         rows.store()
+
+
+def test_a_server_that_stays_silent_is_left_and_given_up(make_stream, genuine, monkeypatch) -> None:
+    rows = Rows(make_stream(genuine.url, max_msgs_per_subject=1), 2, "300ms")
+    for place in range(2):
+        rows.add(place, b"x")
+    flows: list[Any] = []
+
+    def send(flow: Any, _rows: Any, waiting: set[int], _sequences: Any) -> Any:
+        flows.append(flow)
+        assert len(flows) < 20, "it goes on for ever"
+        if len(flows) == 2:
+            waiting.pop()
+        yield from ()
+        raise TimeoutError
+
+    monkeypatch.setattr(rows.rows, "_send", send)
+    with pytest.raises(ConnectionLostError, match="no ack came within 5 s"):
+        rows.store()
+    assert len({id(flow) for flow in flows}) == len(flows) > 2
+    assert not any(flow.is_open for flow in flows)

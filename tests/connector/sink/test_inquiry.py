@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import BinaryType, StringType, StructType
 
-from jetstream_spark.client.blocking import lease, run, this_host
+from jetstream_spark.client.blocking import run, this_host
 from jetstream_spark.client.control import Control, StreamState
 from jetstream_spark.client.operation import Open, Pause
 from jetstream_spark.errors import NotAcknowledgedError, PermissionDeniedError, StreamRecreatedError
@@ -24,6 +24,7 @@ from jetstream_spark.sink.ledger import Scope, ScopeKind
 from jetstream_spark.sink.sink import Sink
 from jetstream_spark.sink.sink_columns import SinkColumns
 from tests.connector.cut_wires import Stall, outgoing, watched, without_answer
+from tests.leasing import lease
 
 pytestmark = pytest.mark.genuine
 SCHEMA = StructType().add("subject", StringType()).add("data", BinaryType())

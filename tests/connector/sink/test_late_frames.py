@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 
 from jetstream_spark.client import pool
-from jetstream_spark.client.blocking import BlockingHost, lease, run
+from jetstream_spark.client.blocking import BlockingHost, run
 from jetstream_spark.client.control import Control
 from jetstream_spark.client.patience import Patience
 from jetstream_spark.errors import StreamNotFoundError, UnavailableError
 from jetstream_spark.sink.late_frames import pass_queue, until_gone
+from tests.leasing import lease
 
 pytestmark = pytest.mark.genuine
 

@@ -299,6 +299,36 @@ def test_a_stream_made_anew_within_a_batch_is_an_error_and_later_a_warning(
     assert "made again since version 3" in caplog.text
 
 
+def test_batches_that_a_ledger_does_not_know_any_more_are_told(make_ledger, caplog) -> None:
+    """As after files of the server were put back: the ledger's with the stream's."""
+    for version in (3, 4):
+        make_ledger(version).commit(1)
+    make_ledger(0, ScopeKind.TRANSACTION).commit(1)
+    make_ledger(9, ScopeKind.TRANSACTION).commit(1)  # whose versions are anybody's
+    assert not caplog.records
+    make_ledger(6).commit(1)
+    assert "has no batch 5 in its ledger, which knows of 4 and" in caplog.text
+    make_ledger(9).commit(1)
+    assert "has no batches 7 to 8 in its ledger" in caplog.text
+    assert len(caplog.records) == 2
+
+
+def test_a_stream_that_is_not_as_far_as_its_ledger_is_told(make_ledger, caplog) -> None:
+    ledger = make_ledger(4).inner
+    ask = ledger._control.stream_state
+
+    def further(name):
+        state = yield from ask(name)
+        return replace(state, next=state.next + 7)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(ledger._control, "stream_state", further)
+        run(ledger.commit(1))
+    assert not caplog.records
+    make_ledger(5).commit(1)
+    assert "ends before sequence 1, and had ended before 8: " in caplog.text
+
+
 def test_a_skipped_transaction_that_holds_something_else_is_told(make_ledger, caplog) -> None:
     def ledger(version: int = 5):
         return make_ledger(version, ScopeKind.TRANSACTION)

@@ -8,7 +8,7 @@ from jetstream_spark.client.blocking import Blocking, BlockingHost, run, this_ho
 from jetstream_spark.client.control import Control
 from jetstream_spark.client.operation import Effect, Pause
 from jetstream_spark.client.patience import SPREAD_S
-from jetstream_spark.errors import NotAcknowledgedError
+from jetstream_spark.errors import ConnectionLostError, NotAcknowledgedError
 from jetstream_spark.sink.inquiry import Inquiry
 from jetstream_spark.sink.recovery import Recovery
 from tests.connector.cut_wires import watched
@@ -99,3 +99,23 @@ def test_a_connection_that_is_given_up_is_asked_after(stream) -> None:
     again, stored = run(recovery.reconnect(f"{stream.subject}.a".encode(), 0))
     assert stored == {b"1": 1}
     again.close()
+
+
+def test_each_outage_has_its_own_limit(stream, monkeypatch) -> None:
+    """What was acknowledged in between ends one; without that, two are as one."""
+    now_s = [100.0]
+    host = BlockingHost()
+    monkeypatch.setattr(host, "now", lambda: now_s[0])
+    lost = ConnectionLostError("it broke", "")
+    for has_progress in (True, False):
+        recovery = Recovery(host, stream.sink(outageTimeout="60s"), None)
+        assert isinstance(next(recovery.wait(lost, 1)), Pause)
+        now_s[0] += 59
+        if has_progress:
+            recovery.note_progress()
+        now_s[0] += 59
+        if has_progress:
+            assert isinstance(next(recovery.wait(lost, 1)), Pause)
+        else:
+            with pytest.raises(NotAcknowledgedError, match="it broke"):
+                next(recovery.wait(lost, 1))

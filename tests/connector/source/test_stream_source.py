@@ -9,11 +9,10 @@ from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
 from jetstream_spark.client import blocking
-from jetstream_spark.client.blocking import Blocking, BlockingHost, iterate, run, this_host
+from jetstream_spark.client.blocking import Blocking, BlockingHost, run, this_host
 from jetstream_spark.client.control import Control
 from jetstream_spark.client.operation import Operation, Pause, Transfer
 from jetstream_spark.embedded import JetStreamServer
@@ -33,10 +32,10 @@ from jetstream_spark.options.offsets import Offsets, StreamOffset, Tasks
 from jetstream_spark.source import stream_watch
 from jetstream_spark.source.anchor import Anchor
 from jetstream_spark.source.outage import DriverOutage
-from jetstream_spark.source.partition import RangePartition, read_partition
 from jetstream_spark.source.planner import plan_ranges
 from jetstream_spark.source.stream_source import StreamSource
 from jetstream_spark.source.stream_watch import StreamWatch
+from tests.connector.batches import sequences_between
 from tests.connector.snapshots import restore, take_snapshot
 
 pytestmark = pytest.mark.genuine
@@ -219,15 +218,7 @@ def query(stream, host=None, /, **options: str) -> Blocking:
 def read(stream, start, end, /, **options: str) -> list[int]:
     """The sequences of a batch."""
     named = {"servers": stream.url, "stream": stream.name} | options
-    schema = pa.schema({"seq": pa.int64()})
-    found = []
-    for sequences in plan_ranges(start, end, Tasks(1000, 1, 8)):
-        rows = read_partition(
-            this_host(), SourceOptions.parse(named), schema, RangePartition(sequences)
-        )
-        for batch in iterate(rows):
-            found += batch.column("seq").to_pylist()
-    return found
+    return sequences_between(start, end, **named)
 
 
 ACCEPT = {"failOnDataLoss": "false"}
