@@ -29,7 +29,7 @@ from jetstream_server.protocol import headers
 
 from tests.attack.acts import Act, Ears, Publish, fast_batch_of, is_of_fast_batch
 from tests.attack.grammar import COMPARED, FEATURES, sequence
-from tests.attack.process import Process, running
+from tests.attack.process import Process, resident_bytes, running
 from tests.attack.world import FoundError, attack
 
 # Of a hundred seeds: by sockets, and of these beside the genuine server.
@@ -153,8 +153,8 @@ def is_same_question(reply: bytes, ours: Ears, theirs: Ears) -> bool:
 def is_on_purpose(act: Publish, ours: Ears, theirs: Ears) -> bool:
     """Tell whether the servers are known to differ here (`tests/parity/deviations.md`): on streams
     that meet an origin again, on templates, on what no request begins like, on the level of
-    their API, on fast batches after a wrong last message id, on header blocks that are too
-    short to hold anything, and on purges up to sequences that no stream has."""
+    their API, on fast batches after a wrong last message id or a refused first message, on header
+    blocks that are too short to hold anything, and on purges up to sequences that no stream has."""
     reply, subject = act.reply, act.subject
     if not isinstance(reply, bytes) or not isinstance(subject, bytes):
         return False
@@ -183,11 +183,6 @@ def _kind(act: Publish) -> str:
     if words[:2] != ["$JS", "API"]:
         return "message with headers" if act.headers else "message"
     return ".".join([word for word in words[2:] if word.isupper() and not word[-1:].isdigit()][:4])
-
-
-def resident_bytes() -> int:
-    """Return what this process holds of the memory."""
-    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
 
 
 def main() -> int:

@@ -25,8 +25,10 @@ _PREFIXES = {
 }
 
 
-# Said of one message, not of one of a batch.
+# Said in a fast batch, the one as of a message of no batch, the other of the first message.
 _WRONG_LAST_ID = b'{"error":{"code":400,"err_code":10070,'
+_FIRST_REFUSED = b'{"type":"err","seq":1,'
+_STALLING = (_WRONG_LAST_ID, _FIRST_REFUSED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +119,8 @@ class Ears:
     Attributes:
         errors: what came for a reply subject: an error's number, 0 for success.
         circles: reply subjects of streams that were refused as they would copy in a circle.
-        stalled: ids of fast batches in which a message was refused as if it belonged to none.
+        stalled: ids of fast batches in which a message was refused as if it belonged to none, or
+            the first one was refused.
         unheard: reply subjects of what nobody listened to.
         meant: what was said of what had been heard, by reply subject.
     """
@@ -158,7 +161,7 @@ class Ears:
             self.circles.add(subject)
         elif payload.startswith(b"NATS/1.0 503\r\n"):
             self.unheard.add(subject)
-        elif payload.startswith(_WRONG_LAST_ID) and is_of_fast_batch(subject):
+        elif payload.startswith(_STALLING) and is_of_fast_batch(subject):
             self.stalled.add(fast_batch_of(subject))
         if subject.startswith(b"_INBOX.r"):
             code = payload.find(b'"err_code":')

@@ -16,6 +16,7 @@ import time
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator
+from pathlib import Path
 
 from tests.attack.acts import (
     Act,
@@ -37,6 +38,8 @@ ANSWER_SECONDS = 30.0
 # How long an answer that may never come is waited for.
 PATIENCE_SECONDS = 0.15
 PASSED_SECONDS_MAX = 0.02
+# What a sequence may leave a server with; an idle one holds a quarter of it.
+RESIDENT_BYTES_MAX = 200 << 20
 _MORE = """
 http: "127.0.0.1:-1"
 websocket {{ listen: "127.0.0.1:-1", no_tls: true, compression: true }}
@@ -237,7 +240,15 @@ class Process:
         contained = json.loads(self._view("/varz")).get("contained_incidents")
         if contained:
             raise FoundError(f"it has contained {contained}")
+        held = resident_bytes(process.pid)
+        if held > RESIDENT_BYTES_MAX:
+            raise FoundError(f"it holds {held >> 20} MiB of the memory")
         return took
+
+
+def resident_bytes(process: int | str = "self") -> int:
+    """Return what a process holds of the memory."""
+    return int(Path(f"/proc/{process}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 @contextlib.contextmanager

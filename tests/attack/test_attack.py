@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.attack import process
 from tests.attack.__main__ import comparable, is_on_purpose, is_same_question
 from tests.attack.acts import Crash, Ears, Heard, Join, Look, Pass, Publish, Reload, Say, Web, frame
 from tests.attack.draws import RAW
@@ -63,12 +64,15 @@ def test_a_server_stands_it(first, folder):
         attack(folder, seed, sequence(seed))
 
 
-def test_a_process_stands_it():
+def test_a_process_stands_it(monkeypatch):
     with running() as server:
         for seed in SEEDS_BY_SOCKETS:
             server.begin()
             for act in sequence(seed):
                 server.do(act)
+            server.check()
+        monkeypatch.setattr(process, "RESIDENT_BYTES_MAX", 1 << 20)
+        with pytest.raises(FoundError, match=r"holds \d+ MiB"):
             server.check()
 
 
@@ -194,15 +198,20 @@ def test_what_differs_on_purpose_is_no_finding():
     for block, is_excused in ((b"NA", True), (b"", False), (b"NAT", False)):
         short = Publish(0, create, b"_INBOX.r1", block)
         assert is_on_purpose(short, ears(b"made"), ears(b"level")) is is_excused
-    told = b'{"error":{"code":400,"err_code":10070,"description":"x"},"stream":"S","seq":0}'
-    stalled = Ears()
-    stalled.hear(b"MSG _INBOX.r.w.2.ok.2.1.$FI 1 %d\r\n%b\r\n" % (len(told), told))
-    for reply, is_excused in (
-        (b"_INBOX.r.w.2.ok.3.3.$FI", True),
-        (b"_INBOX.r.v.2.ok.3.3.$FI", False),
-        (b"_INBOX.r.w.2.ok.3.3.$FX", False),
+    wrong_id = b'{"error":{"code":400,"err_code":10070,"description":"x"},"stream":"S","seq":0}'
+    first = b'{"type":"err","seq":1,"error":{"code":400,"err_code":10060,"description":"x"}}'
+    second = first.replace(b'"seq":1', b'"seq":2')
+    for told, batch, is_excused in (
+        (wrong_id, b"w.2.ok.3.3.$FI", True),
+        (wrong_id, b"v.2.ok.3.3.$FI", False),
+        (wrong_id, b"w.2.ok.3.3.$FX", False),
+        (first, b"w.2.ok.1.0.$FI", True),
+        (second, b"w.2.ok.1.0.$FI", False),
     ):
-        assert is_on_purpose(Publish(0, b"s0.a", reply), Ears(), stalled) is is_excused
+        stalled = Ears()
+        stalled.hear(b"MSG _INBOX.r.w.2.ok.2.1.$FI 1 %d\r\n%b\r\n" % (len(told), told))
+        act = Publish(0, b"s0.a", b"_INBOX.r." + batch)
+        assert is_on_purpose(act, Ears(), stalled) is is_excused
 
 
 def test_both_servers_are_told_what_both_take():

@@ -192,10 +192,12 @@ def test_markers_of_keys_that_end(run):
         watcher = await bucket.watchall()
         await bucket.create("k", b"x", msg_ttl=1)
         await bucket.put("p", b"y")
+        # The purge takes the put away, also from a watcher that has yet to be told of it.
+        assert told(await entries(watcher, 2)) == [("k", b"x", None), ("p", b"y", None)]
         await bucket.purge("p", msg_ttl=1)
-        put = [("k", b"x", None), ("p", b"y", None), ("p", b"", "PURGE")]
-        ended = [("k", b"", "PURGE")]  # the server's own marker; a purge that ends leaves none
-        assert told(await entries(watcher, 4)) == put + ended
+        # The server's own marker of k; a purge that ends leaves none.
+        ended = [("p", b"", "PURGE"), ("k", b"", "PURGE")]
+        assert told(await entries(watcher, 2)) == ended
 
         async def values():
             return (await bucket.status()).values

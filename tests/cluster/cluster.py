@@ -10,11 +10,12 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from jetstream_spark.client.blocking import Blocking, lease, this_host
+from jetstream_spark.client.blocking import Blocking, this_host
 from jetstream_spark.client.control import Control
 from jetstream_spark.client.flow import publish_frame
 from jetstream_spark.errors import ConnectorError
 from jetstream_spark.options.format_options import SourceOptions
+from tests.leasing import lease
 
 SIZE = 3
 # An election takes 4 to 9 s, and a machine that is busy takes its time.

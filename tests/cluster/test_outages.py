@@ -12,6 +12,7 @@ pytestmark = pytest.mark.genuine
 COUNT = 20_000
 # `make soak` sets CLUSTER_ROUNDS, and each round gets more.
 BLOWS = 6 if "CLUSTER_ROUNDS" in os.environ else 2
+STOPPED_S = 30 if "CLUSTER_ROUNDS" in os.environ else 6
 
 
 class Everything:
@@ -79,7 +80,7 @@ def test_a_leader_is_killed(everything):
 def test_a_server_is_stopped(everything):
     cluster = everything.cluster
     with everything.work():
-        cluster.pause(cluster.leader(everything.written), 6)
+        cluster.pause(cluster.leader(everything.written), STOPPED_S)
     everything.check()
 
 

@@ -68,7 +68,7 @@ from tests.parity.credentials import Key, users
 from tests.parity.scenario import SCENARIOS, Scenario, is_supported, read_scenarios
 from tests.parity.schemas import Document, documents
 from tests.parity.server_process import ServerProcess, bundled_command, image_command
-from tests.parity.transcript import masked, shown
+from tests.parity.transcript import masked, masked_frames, shown
 from tests.parity.wire import CONNECT, LATE_SECONDS, REPLY_SECONDS, Message, Wire
 
 __all__ = [
@@ -436,11 +436,11 @@ class Play:
                     while True:
                         line = self.wire.line(seconds).decode("latin-1")
                         if line != "PING":  # the server's own, two seconds after connecting
-                            lines.append(masked(line))
+                            lines.append(line)
                 self.watcher.settle()  # a busy server may be late
         except ConnectionError:
-            return [*lines, "the server closed the connection"]
-        return lines
+            return [*masked_frames(lines), "the server closed the connection"]
+        return masked_frames(lines)
 
     def _ending(self, text: str) -> list[str]:
         return [masked(line) for line in self.wire.ending(REPLY_SECONDS)]

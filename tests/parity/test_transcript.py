@@ -30,3 +30,19 @@ def test_the_first_line_that_differs_is_shown_with_its_step(difference):
 def test_a_transcript_that_ends_early_differs(difference):
     assert "(end)" in difference(["> one", "1"], ["> one"])
     assert "after the beginning" in difference([], ["1"])
+
+
+def test_what_holds_a_time_has_no_size(player):
+    assert player
+    transcript = importlib.import_module("tests.parity.transcript")
+    for digits in ("", ".5", ".123456789"):
+        said = f'{{"ts":"2026-11-23T19:30:15{digits}Z"}}'
+        lines = ["+OK", f"MSG rr 90 {len(said)}", said, "MSG rr 91 2", "ok", "PONG"]
+        assert transcript.masked_frames(lines) == [
+            "+OK",
+            "MSG rr 90 <bytes>",
+            '{"ts":"<time>"}',
+            "MSG rr 91 2",
+            "ok",
+            "PONG",
+        ]

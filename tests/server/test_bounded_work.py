@@ -15,12 +15,17 @@ from random import Random
 from typing import Any
 
 import pytest
-from jetstream_server.base.clock import SECOND
+from jetstream_server.base.clock import MILLISECOND, SECOND
 from jetstream_server.base.nuid import Nuid
 from jetstream_server.config.options import ServerOptions
+from jetstream_server.jetstream.api import consumers
 from jetstream_server.jetstream.api.dispatch import Api
 from jetstream_server.jetstream.catalog.catalog import Catalog
+from jetstream_server.jetstream.consumers import pull, push
 from jetstream_server.jetstream.context import Context
+from jetstream_server.jetstream.snapshots import archive, s2
+from jetstream_server.kernels import filters
+from jetstream_server.monitor.system_services import SystemServices
 from jetstream_server.node.auth.auth import Authenticator
 from jetstream_server.node.node import Node
 from jetstream_server.node.publishing import MESSAGES_OF_TURN_MAX
@@ -66,7 +71,9 @@ class Bench:
         while True:
             self.turn()
             assert not self.commit.drain()
-            self.node.release(self.node.take_held(), self.now)
+            self._count(lambda: self.node.release(self.node.take_held(), self.now))
+            if self.node.has_held:
+                continue
             if not self.session.outbox and (deadline := self.node.next_deadline()) != 0:
                 if deadline is None or not self.session.answers.postponed:
                     return answer
@@ -76,11 +83,15 @@ class Bench:
             self.session.answers.look_again()
 
     def turn(self) -> None:
-        """Have a turn, and count its lines if these are wanted."""
+        """Have a turn."""
+        self._count(lambda: self.node.run(self.now))
+
+    def _count(self, act: Callable[[], object]) -> None:
+        """Do something, and count its lines if these are wanted."""
         if self.lines_of_turns is None:
-            self.node.run(self.now)
+            act()
         else:
-            self.lines_of_turns.append(lines_of(lambda: self.node.run(self.now)))
+            self.lines_of_turns.append(lines_of(act))
 
     def ask(self, *requests: Any) -> bytes:
         """Send requests, verb and body in turn, in one write."""
@@ -189,17 +200,44 @@ def test_a_consumer_with_many_filters(growth: Any) -> None:
     assert growth(make, 50) < GROWTH_MAX
 
 
+def make_work_queue(bench: Bench) -> None:
+    bench.ask("STREAM.CREATE.W", {"name": "W", "subjects": ["w.>"], "retention": "workqueue"})
+
+
+def reader_of_work(name: str, filters: int) -> tuple[str, Any]:
+    config = {
+        "durable_name": name,
+        "ack_policy": "explicit",
+        "filter_subjects": [f"w.{name}.{n}.x" for n in range(filters)],
+    }
+    return f"CONSUMER.CREATE.W.{name}", {"stream_name": "W", "config": config}
+
+
 def test_the_filters_of_a_second_consumer_of_a_work_queue(growth: Any) -> None:
     def prepare(bench: Bench, count: int) -> None:
-        bench.ask("STREAM.CREATE.W", {"name": "W", "subjects": ["w.>"], "retention": "workqueue"})
-        assert b"error" not in bench.ask(*make_one("A", count))
+        make_work_queue(bench)
+        assert b"error" not in bench.ask(*reader_of_work("A", count))
 
-    def make_one(name: str, count: int) -> tuple[str, Any]:
-        filters = [f"w.{name}.{n}.x" for n in range(count)]
-        config = {"durable_name": name, "ack_policy": "explicit", "filter_subjects": filters}
-        return f"CONSUMER.CREATE.W.{name}", {"stream_name": "W", "config": config}
+    def make(bench: Bench, count: int) -> bytes:
+        return frames(*reader_of_work("B", count))
 
-    assert growth(lambda bench, count: frames(*make_one("B", count)), 50, prepare) < GROWTH_MAX
+    assert growth(make, 50, prepare) < GROWTH_MAX
+
+
+def test_a_consumer_of_a_work_queue_beside_many(growth: Any) -> None:
+    """What the others read was taken note of when they were made."""
+
+    def prepare(bench: Bench, count: int) -> None:
+        make_work_queue(bench)
+        for number in range(count):
+            assert b"error" not in bench.ask(*reader_of_work(f"C{number}", 20))
+        assert b"error" not in bench.ask(*reader_of_work("A", 20))
+        assert b"deleted" not in bench.ask("CONSUMER.DELETE.W.A", b"")
+
+    def make(bench: Bench, count: int) -> bytes:
+        return frames(*reader_of_work("B", 20))
+
+    assert growth(make, 20, prepare) < 1.5
 
 
 def test_the_transforms_of_a_source(growth: Any) -> None:
@@ -209,6 +247,28 @@ def test_the_transforms_of_a_source(growth: Any) -> None:
         return frames("STREAM.CREATE.S", {"name": "S", "sources": [source]})
 
     assert growth(make, 50) < GROWTH_MAX
+
+
+def test_many_sources_ask_one_after_the_other(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+
+    def lines_of_milliseconds(count: int) -> list[int]:
+        lines = []
+        for _ in range(count):
+            bench.now += MILLISECOND
+            lines.append(lines_of(lambda: bench.node.run(bench.now)))
+        return lines
+
+    # What is looked up once is known after the first one.
+    assert b"error" not in bench.ask("STREAM.CREATE.R", {"name": "R", "sources": [{"name": "O"}]})
+    lines_of_milliseconds(300)
+    sources = [{"name": f"O{number}"} for number in range(200)]
+    assert b"error" not in bench.ask("STREAM.CREATE.S", {"name": "S", "sources": sources})
+    lines = lines_of_milliseconds(700)
+    assert sum(lines) > 200 * 50, "all of them have asked, and were refused"
+    assert max(lines) < sum(lines) / 20
+    busy = [at for at, count in enumerate(lines) if count > 200]
+    assert busy[-1] - busy[0] > 300
 
 
 def test_a_stream_beside_many(growth: Any) -> None:
@@ -248,6 +308,16 @@ LONG = 250_000
         pytest.param(b'{"name":"S","subjects":[%bx]}' % (b"1," * LONG), id="with a mistake"),
         pytest.param(b'{"name":"S","max_msgs":1.5,"a":[%b1]}' % (b"1," * LONG), id="a fraction"),
         pytest.param(b"{}" * LONG, id="many values"),
+        pytest.param(b'{"name":"S","sources":[%b{}]}' % (b"{}," * LONG), id="objects"),
+        pytest.param(b'{"name":"S","sources":[%b{}]}' % (b"null," * LONG), id="nulls"),
+        pytest.param(
+            b'{"name":"S","mirror":{"name":"B","subject_transforms":[%b{}]}}' % (b"{}," * LONG),
+            id="objects in an object",
+        ),
+        pytest.param(
+            b'{"name":"S","subject_transform":{"src":"b","dest":"%bx"}}' % (b"x." * LONG),
+            id="a long destination",
+        ),
         pytest.param(b"[%b1]" % (b"1," * LONG), id="no object"),
     ],
 )
@@ -366,6 +436,53 @@ def test_messages_that_are_looked_at_one_by_one_take_turns(tmp_path: Path) -> No
     assert bench.session.traffic.in_bytes >= 5 * count
 
 
+@pytest.mark.parametrize(
+    ("config", "said", "answer"),
+    [
+        ({}, frames("CONSUMER.INFO.B.C", b""), b'"num_pending":501,'),
+        ({}, frames("CONSUMER.LIST.B", b""), b'"num_pending":501,'),
+        ({}, frames("CONSUMER.MSG.NEXT.B.C", {"expires": SECOND}), b"$JS.ACK.B.C.1.1.1."),
+        ({}, frames("CONSUMER.MSG.NEXT.B.C", {"no_wait": True}), b"$JS.ACK.B.C.1.1.1."),
+        ({"filter_subjects": ["b.*.none", "b.*.no"]}, b"", b"404 No Messages"),
+        ({"deliver_subject": "d"}, b"SUB d 2\r\n", b"$JS.ACK.B.C.1.500.500."),
+    ],
+)
+def test_what_came_while_a_consumer_was_idle_is_looked_at_some_a_turn(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    config: dict[str, Any],
+    said: bytes,
+    answer: bytes,
+) -> None:
+    bench = Bench(tmp_path)
+    config = {"filter_subjects": ["b.y.*", "b.x.*"], **config}
+    assert b"error" not in bench.ask(*consumer("C", **config))
+    bench.say(b"".join(b"PUB b.x.%d 0\r\n\r\n" % n for n in range(500)))
+    for module in (pull, push, consumers):
+        monkeypatch.setattr(module, "SUBJECTS_AT_ONCE", 100)
+    mark, run, compared = filters.mark, bench.node.run, [0]
+
+    def counted(names: Any, start: int, stop: int, patterns: Any, flags: Any) -> None:
+        compared[-1] += (stop - start) * len(patterns)
+        mark(names, start, stop, patterns, flags)
+
+    def turn(now: int) -> None:
+        compared.append(0)
+        run(now)
+
+    monkeypatch.setattr(filters, "mark", counted)
+    monkeypatch.setattr(bench.node, "run", turn)
+    said = said or frames("CONSUMER.MSG.NEXT.B.C", {"no_wait": True, "batch": 5})
+    # Whoever asks again, or something else, meanwhile does not have it done at once.
+    heard = bench.say(said + b"PUB b.x.more 0\r\n\r\n" + 3 * said)
+    for _ in range(50):
+        bench.now += MILLISECOND
+        heard += bench.say(b"")
+    assert answer in heard, heard
+    assert sum(compared) == 2 * 501
+    assert max(compared) <= 200, compared
+
+
 # What a turn has time for: some twenty milliseconds.
 LINES_OF_TURN_MAX = 150_000
 
@@ -403,6 +520,62 @@ def test_no_turn_is_long_because_of_what_another_stream_captured(tmp_path: Path)
         answer = bench.ask(f"STREAM.{verb}.{name}", body)
         assert b'"error"' not in answer and answer
         assert max(bench.lines_of_turns) < LINES_OF_TURN_MAX, (verb, bench.lines_of_turns)
+
+
+def _repeats() -> bytes:
+    """Return a frame of S2 that takes 30,000 steps to decode, and fits nothing in the end."""
+    block = b"\x80\x80\x80\x02\x00x\x01\x01" + b"\x01\x00" * 30_000
+    return b"\x00" + (len(block) + 4).to_bytes(3, "little") + bytes(4) + block
+
+
+@pytest.mark.parametrize(
+    "chunk",
+    [
+        pytest.param(s2.STREAM_IDENTIFIER * 20_000, id="identifiers"),
+        pytest.param(b"\x80\x00\x00\x00" * 30_000, id="frames of no known kind"),
+        pytest.param(s2.frames(b"") * 10_000, id="frames without data"),
+        pytest.param(_repeats(), id="repeats"),
+        pytest.param(
+            s2.frames(
+                archive.MAGIC
+                + archive.encode_entry(b"state.json", 0, b'{"messages":1500,"last_seq":1500}')
+                + b"".join(archive.encode_entry(b"s", 1, b"", sequence=n) for n in range(1, 1501))
+            ),
+            id="messages without payload",
+        ),
+        pytest.param(
+            s2.frames(
+                archive.MAGIC
+                + archive.encode_entry(
+                    b"state.json",
+                    0,
+                    b'{"subjects":{%b}}' % b",".join(b'"s.%d":1' % n for n in range(20_000)),
+                )
+            ),
+            id="a long state",
+        ),
+    ],
+)
+def test_no_turn_is_long_because_of_what_a_restore_holds(tmp_path: Path, chunk: bytes) -> None:
+    bench = Bench(tmp_path)
+    begun = bench.ask("STREAM.RESTORE.S", {"config": {"name": "S", "subjects": ["s"]}})
+    subject = begun.split(b'"deliver_subject":"')[1].split(b'"')[0]
+    data = s2.STREAM_IDENTIFIER + chunk
+    bench.say(b"PUB %b r %d\r\n%b\r\n" % (subject, len(data), data))
+    bench.lines_of_turns = []
+    assert b"stream_create_response" in bench.say(b"PUB %b r 0\r\n\r\n" % subject)
+    assert max(bench.lines_of_turns) < LINES_OF_TURN_MAX, bench.lines_of_turns
+
+
+@pytest.mark.parametrize("verb", [b"SERVER.PING.CONNZ", b"ACCOUNT.PING.STATZ"])
+def test_a_long_question_to_the_system_that_is_none(tmp_path: Path, verb: bytes) -> None:
+    bench = Bench(tmp_path)
+    SystemServices(bench.node, bench.node.accounts["$G"]).subscribe()
+    body = b'{"tags":[%bx]}' % (b'"x",' * LONG)
+    request = b"PUB $SYS.REQ.%b r %d\r\n%b\r\n" % (verb, len(body), body)
+    heard: list[bytes] = []
+    assert lines_of(lambda: heard.append(bench.say(request))) < LONG
+    assert b'"code":400' in heard[0] and b"invalid JSON" in heard[0]
 
 
 def test_others_are_answered_between_the_slices_of_a_long_request(tmp_path: Path) -> None:

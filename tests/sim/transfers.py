@@ -56,7 +56,7 @@ class Archive:
         s2, reader = S2Reader(), ArchiveReader()
         for chunk in self.chunks:
             s2.feed(chunk)
-        while block := s2.next_block():
+        while (block := s2.next_block()) is not None:
             reader.feed(block)
             while (entry := reader.next_entry()) is not None and not entry.is_end:
                 if entry.sequence:

@@ -10,7 +10,14 @@ from typing import Any
 from jetstream_server.base.digits import unsigned
 from jetstream_server.base.errors import ConfigError
 from jetstream_server.config.lexer import Token
-from jetstream_server.config.values import Table, error_at, is_subject, read_table, type_name
+from jetstream_server.config.values import (
+    Table,
+    error_at,
+    expect,
+    is_subject,
+    read_table,
+    type_name,
+)
 
 _PERCENT_MAX = 100
 _WILDCARDS = frozenset("*>")
@@ -20,13 +27,11 @@ def read_trace(key: str, token: Token, errors: list[ConfigError]) -> dict[str, A
     """Return the fields of `AccountOptions`; what is wrong with one goes to `errors`."""
     if isinstance(token.value, str):
         return {"trace_dest": _destination(key, token)}
-    if not isinstance(token.value, dict):
-        got = type_name(token.value)
-        text = f'Expected account message trace "{key}" to be a string or a map/struct, got {got}'
-        raise error_at(token, text)
+    what = f'Expected account message trace "{key}" to be a string or a map/struct, got {{type}}'
+    fields = expect(token, dict, what)
     unknown = f'Unknown field "{{}}" parsing account message trace map/struct "{key}"'
     before = len(errors)
-    given = read_table(token.value, _FIELDS, errors, unknown)
+    given = read_table(fields, _FIELDS, errors, unknown)
     if len(errors) == before and "trace_percent" in given and "trace_dest" not in given:
         text = "Trace destination sampling ignored since no destination was set"
         raise error_at(token, text)
@@ -34,12 +39,10 @@ def read_trace(key: str, token: Token, errors: list[ConfigError]) -> dict[str, A
 
 
 def _destination(key: str, token: Token) -> str:
-    if not isinstance(token.value, str):
-        got = type_name(token.value)
-        raise error_at(token, f'Field "{key}" should be a string, got {got}')
-    if not is_subject(token.value) or not _WILDCARDS.isdisjoint(token.value.split(".")):
-        raise error_at(token, f'Trace destination "{token.value}" is not valid')
-    return token.value
+    text = expect(token, str, f'Field "{key}" should be a string, got {{type}}')
+    if not is_subject(text) or not _WILDCARDS.isdisjoint(text.split(".")):
+        raise error_at(token, f'Trace destination "{text}" is not valid')
+    return text
 
 
 def _percent(key: str, token: Token) -> int:

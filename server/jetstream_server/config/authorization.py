@@ -24,7 +24,14 @@ from jetstream_server.config.options import (
     UserOptions,
 )
 from jetstream_server.config.permissions import Permissions, ResponsePermissions, SubjectPermissions
-from jetstream_server.config.values import error_at, is_subject, read_table, shown, type_name
+from jetstream_server.config.values import (
+    error_at,
+    expect,
+    is_subject,
+    read_table,
+    shown,
+    type_name,
+)
 
 _CONNECTION_TYPES = frozenset(
     ("STANDARD", "WEBSOCKET", "LEAFNODE", "LEAFNODE_WS", "MQTT", "MQTT_WS", "IN_PROCESS")
@@ -46,10 +53,7 @@ class _AuthorizationReading:
     # Permissions.
 
     def permissions(self, key: str, token: Token) -> Permissions:
-        if not isinstance(token.value, dict):
-            raise error_at(
-                token, f"Expected permissions to be a map/struct, got {shown(token.value)}"
-            )
+        fields = expect(token, dict, "Expected permissions to be a map/struct, got {value}")
         table: values.Table = {
             "pub": ("publish", self._publish),
             "publish": ("publish", self._publish),
@@ -60,7 +64,7 @@ class _AuthorizationReading:
             "allow_responses": ("responses", self._responses),
         }
         unknown = 'Unknown field "{}" parsing permissions'
-        made = Permissions(**read_table(token.value, table, self.errors, unknown))
+        made = Permissions(**read_table(fields, table, self.errors, unknown))
         publish = made.publish
         if made.responses is not None and publish.allow is None:
             # Without an allow list, only replies may be published.
@@ -92,8 +96,8 @@ class _AuthorizationReading:
     def _responses(self, key: str, token: Token) -> ResponsePermissions | None:
         if isinstance(token.value, bool):
             return ResponsePermissions() if token.value else None
-        if not isinstance(token.value, dict):
-            raise error_at(token, "error parsing response permissions, expected a boolean or a map")
+        text = "error parsing response permissions, expected a boolean or a map"
+        fields = expect(token, dict, text)
         table: values.Table = {
             "max": ("max_messages", values.integer),
             "max_msgs": ("max_messages", values.integer),
@@ -104,16 +108,15 @@ class _AuthorizationReading:
             "ttl": ("expires_ns", _expiry),
         }
         unknown = 'Unknown field "{}" parsing permissions'
-        given = read_table(token.value, table, self.errors, unknown)
+        given = read_table(fields, table, self.errors, unknown)
         # Zero stands for the default.
         return ResponsePermissions(**{name: value for name, value in given.items() if value})
 
     # Users.
 
     def users(self, token: Token) -> tuple[UserOptions, ...]:
-        if not isinstance(token.value, list):
-            raise error_at(token, f"Expected users field to be an array, got {shown(token.value)}")
-        return tuple([user for item in token.value if (user := self._user(item)) is not None])
+        items = expect(token, list, "Expected users field to be an array, got {value}")
+        return tuple([user for item in items if (user := self._user(item)) is not None])
 
     def _user(self, token: Token) -> UserOptions | None:
         if not isinstance(token.value, dict):
@@ -160,8 +163,7 @@ class _AuthorizationReading:
     # Accounts.
 
     def account(self, name: str, token: Token) -> AccountOptions:
-        if not isinstance(token.value, dict):
-            raise error_at(token, "Expected map entries for accounts")
+        expect(token, dict, "Expected map entries for accounts")
         if name == GLOBAL_ACCOUNT:
             raise error_at(token, f'"{GLOBAL_ACCOUNT}" is a Reserved Account')
         users: list[tuple[tuple[UserOptions, ...], Token]] = []
@@ -209,11 +211,9 @@ class _AuthorizationReading:
         return AccountJetStreamOptions(**read_table(value, _ACCOUNT_JETSTREAM, self.errors))
 
     def _account_limits(self, key: str, token: Token) -> dict[str, Any]:
-        if not isinstance(token.value, dict):
-            text = f"Expected account limits to be a map/struct, got {shown(token.value)}"
-            raise error_at(token, text)
+        fields = expect(token, dict, "Expected account limits to be a map/struct, got {value}")
         unknown = 'Unknown field "{}" parsing account limits'
-        return read_table(token.value, _ACCOUNT_LIMITS, self.errors, unknown)
+        return read_table(fields, _ACCOUNT_LIMITS, self.errors, unknown)
 
     def _exports(self, key: str, token: Token) -> Any:
         return read_exports(token, self.errors)
@@ -331,9 +331,8 @@ def _subjects(token: Token, may_have_queue: bool, place: Token) -> tuple[str, ..
         items.append(value)
     elif isinstance(value, list):
         for item in value:
-            if not isinstance(item.value, str):
-                raise error_at(item, "Subject in permissions array cannot be cast to string")
-            items.append(item.value)
+            text = "Subject in permissions array cannot be cast to string"
+            items.append(expect(item, str, text))
     else:
         raise error_at(
             place,
@@ -348,8 +347,7 @@ def _subjects(token: Token, may_have_queue: bool, place: Token) -> tuple[str, ..
 
 
 def _expiry(key: str, token: Token) -> int:
-    if not isinstance(token.value, str):
-        raise error_at(token, "error parsing expires, not a duration string")
+    expect(token, str, "error parsing expires, not a duration string")
     return values.duration_text("expires", token)
 
 
@@ -370,9 +368,7 @@ def _connection_types(key: str, token: Token) -> tuple[str, ...]:
 
 
 def _required(key: str, token: Token) -> bool:
-    if not isinstance(token.value, bool):
-        raise error_at(token, f'Expected a parseable bool for "{key}", got {shown(token.value)}')
-    return token.value
+    return expect(token, bool, f'Expected a parseable bool for "{key}", got {{value}}')
 
 
 def _not_served(key: str, token: Token) -> None:

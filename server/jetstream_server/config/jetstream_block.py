@@ -12,7 +12,7 @@ from jetstream_server.base.errors import ConfigError
 from jetstream_server.config import values
 from jetstream_server.config.lexer import Token
 from jetstream_server.config.options import JetStreamOptions
-from jetstream_server.config.values import error_at, ignored, read_table, shown, type_name
+from jetstream_server.config.values import error_at, expect, ignored, read_table
 
 _CIPHERS = {
     "chacha": "chacha",
@@ -39,29 +39,21 @@ def read_jetstream(token: Token, errors: list[ConfigError]) -> JetStreamOptions:
             text = f"Expected 'enabled' or 'disabled' for string value, got '{value}'"
             raise error_at(token, text)
         return JetStreamOptions(is_enabled=value.lower() == "enabled")
-    if not isinstance(value, dict):
-        got = type_name(value)
-        text = f"Expected map, bool or string to define JetStream, got {got}"
-        raise error_at(token, text)
+    value = expect(token, dict, "Expected map, bool or string to define JetStream, got {type}")
     given = {name: item for name, item in value.items() if name.lower() in _STORE_DIRS}
     if len(given) > 1:
         last = list(given.values())[-1]
         raise error_at(last, "Duplicate 'store_dir' configuration")
 
     def read_limits(key: str, item: Token) -> dict[str, Any]:
-        if not isinstance(item.value, dict):
-            got = type_name(item.value)
-            text = f"Expected a map to define JetStreamLimits, got {got}"
-            raise error_at(item, text)
+        fields = expect(item, dict, "Expected a map to define JetStreamLimits, got {type}")
         table = {**_JETSTREAM_LIMITS, "batch": ("batch", read_batch)}
-        read = read_table(item.value, table, errors, conversions_at=token)
+        read = read_table(fields, table, errors, conversions_at=token)
         return {**read.pop("batch", {}), **read}
 
     def read_batch(key: str, item: Token) -> dict[str, Any]:
-        if not isinstance(item.value, dict):
-            got = type_name(item.value)
-            raise error_at(item, f"Expected a map to define batch limits, got {got}")
-        return read_table(item.value, _BATCH_LIMITS, errors, conversions_at=token)
+        fields = expect(item, dict, "Expected a map to define batch limits, got {type}")
+        return read_table(fields, _BATCH_LIMITS, errors, conversions_at=token)
 
     table = {**_JETSTREAM, "limits": ("limits", read_limits)}
     made = read_table(value, table, errors, conversions_at=token)
@@ -77,10 +69,7 @@ def _sync_interval(key: str, token: Token) -> int:
 
 
 def _strict(key: str, token: Token) -> bool:
-    if not isinstance(token.value, bool):
-        text = f"Expected 'true' or 'false' for bool value, got '{shown(token.value)}'"
-        raise error_at(token, text)
-    return token.value
+    return expect(token, bool, "Expected 'true' or 'false' for bool value, got '{value}'")
 
 
 def _cipher(key: str, token: Token) -> str:

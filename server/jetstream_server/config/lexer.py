@@ -139,6 +139,7 @@ def _shown(character: str) -> str:
     return {"": "\0", "\n": "\\n"}.get(character, character)
 
 
+@dataclass(slots=True, eq=False)
 class _ConfigParser:
     """One file being parsed.
 
@@ -148,21 +149,13 @@ class _ConfigParser:
         opened: the files and environment variables being parsed, so that circles are found.
     """
 
-    def __init__(
-        self,
-        text: str,
-        path: str,
-        scopes: list[dict[str, Token]],
-        environment: Mapping[str, str],
-        opened: tuple[str, ...],
-    ) -> None:
-        self.text = text
-        self.path = path
-        self.scopes = scopes
-        self.environment = environment
-        self.opened = opened
-        self.at = 0
-        self.counted = (0, 1)  # a place and its line, so that lines are counted once
+    text: str
+    path: str
+    scopes: list[dict[str, Token]]
+    environment: Mapping[str, str]
+    opened: tuple[str, ...]
+    at: int = 0
+    counted: tuple[int, int] = (0, 1)  # a place and its line, so that lines are counted once
 
     # Places and refusals.
 

@@ -14,7 +14,7 @@ from jetstream_server.base.errors import ConfigError
 from jetstream_server.config import values
 from jetstream_server.config.lexer import Token
 from jetstream_server.config.options import ExportOptions, ImportOptions, LatencyOptions
-from jetstream_server.config.values import error_at, parse_duration, read_table, type_name
+from jetstream_server.config.values import error_at, expect, parse_duration, read_table, type_name
 
 _RESPONSES = {
     "single": "singleton",
@@ -83,10 +83,8 @@ def read_imports(token: Token, errors: list[ConfigError]) -> tuple[ImportOptions
 
 
 def _items(token: Token, what: str, errors: list[ConfigError]) -> list[Token]:
-    if not isinstance(token.value, list):
-        raise error_at(token, f"{what}s should be an array, got {type_name(token.value)}")
     items = []
-    for item in token.value:
+    for item in expect(token, list, f"{what}s should be an array, got {{type}}"):
         if isinstance(item.value, dict):
             items.append(item)
         else:
@@ -154,26 +152,20 @@ class _LinkEntry:
 
 
 def _subject(key: str, token: Token) -> str:
-    if not isinstance(token.value, str):
-        got = type_name(token.value)
-        raise error_at(token, f"Expected {key} name to be string, got {got}")
-    return token.value
+    return expect(token, str, f"Expected {key} name to be string, got {{type}}")
 
 
 def _response(key: str, token: Token) -> str:
-    if not isinstance(token.value, str):
-        got = type_name(token.value)
-        raise error_at(token, f"Expected response type to be string, got {got}")
-    kind = _RESPONSES.get(token.value.lower())
+    name = expect(token, str, "Expected response type to be string, got {type}")
+    kind = _RESPONSES.get(name.lower())
     if kind is None:
-        raise error_at(token, f'Unknown response type: "{token.value}"')
+        raise error_at(token, f'Unknown response type: "{name}"')
     return kind
 
 
 def _threshold(key: str, token: Token) -> int:
     text = "Expected response threshold to be a parseable time duration, got "
-    if not isinstance(token.value, str):
-        raise error_at(token, text + type_name(token.value))
+    expect(token, str, text + "{type}")
     try:
         return parse_duration(token.value) or ExportOptions("", "").response_threshold_ns
     except ValueError:
@@ -187,18 +179,14 @@ def _accounts(key: str, token: Token) -> tuple[str, ...]:
 def _latency(key: str, token: Token) -> LatencyOptions:
     if isinstance(token.value, str):
         return LatencyOptions(token.value)
-    if not isinstance(token.value, dict):
-        got = type_name(token.value)
-        raise error_at(token, f"Expected latency entry to be a map/struct or string, got {got}")
-    fields = {name.lower(): item for name, item in token.value.items()}
+    entry = expect(token, dict, "Expected latency entry to be a map/struct or string, got {type}")
+    fields = {name.lower(): item for name, item in entry.items()}
     percent = _percent(fields["sampling"]) if "sampling" in fields else _PERCENT_MAX
     subject = fields.get("subject")
     if subject is None:
         raise error_at(token, "Latency subject required, but missing")
-    if not isinstance(subject.value, str):
-        got = type_name(subject.value)
-        raise error_at(subject, f"Expected latency subject to be a string, got {got}")
-    return LatencyOptions(subject.value, percent)
+    text = "Expected latency subject to be a string, got {type}"
+    return LatencyOptions(expect(subject, str, text), percent)
 
 
 def _percent(token: Token) -> int:
@@ -238,10 +226,8 @@ _EXPORT: values.Table = {
 
 def _import_table(errors: list[ConfigError]) -> values.Table:
     def source(key: str, token: Token) -> tuple[str, str]:
-        if not isinstance(token.value, dict):
-            got = type_name(token.value)
-            raise error_at(token, f"{key.title()} entry should be an account map, got {got}")
-        given = read_table(token.value, _SOURCE, errors)
+        text = f"{key.title()} entry should be an account map, got {{type}}"
+        given = read_table(expect(token, dict, text), _SOURCE, errors)
         if not given.get("account") or not given.get("subject"):
             raise error_at(token, "Expect an account name and a subject")
         return given["account"], given["subject"]

@@ -31,10 +31,10 @@ from jetstream_server.config.options import (
 from jetstream_server.config.tls_block import read_tls
 from jetstream_server.config.values import (
     error_at,
+    expect,
     format_duration,
     ignored,
     read_table,
-    type_name,
 )
 from jetstream_server.config.websocket_block import read_websocket
 
@@ -261,16 +261,12 @@ def _server_name(key: str, token: Token) -> str:
 
 
 def _metadata(key: str, token: Token) -> dict[str, str]:
-    if not isinstance(token.value, dict):
-        text = f"error parsing metadata: unsupported type {type_name(token.value)}"
-        raise error_at(token, text)
-    return {name: values.string(name, item) for name, item in token.value.items()}
+    entries = expect(token, dict, "error parsing metadata: unsupported type {type}")
+    return {name: values.string(name, item) for name, item in entries.items()}
 
 
 def _system_account(key: str, token: Token) -> str:
-    if not isinstance(token.value, str):
-        raise error_at(token, "system account name must be a string")
-    return token.value
+    return expect(token, str, "system account name must be a string")
 
 
 def _lame_duck_duration(key: str, token: Token) -> int:

@@ -12,7 +12,7 @@ from jetstream_server.base.errors import ConfigError
 from jetstream_server.config import values
 from jetstream_server.config.lexer import Token
 from jetstream_server.config.options import MappingDestination, SubjectMapping
-from jetstream_server.config.values import error_at, is_subject, read_table, shown
+from jetstream_server.config.values import error_at, expect, is_subject, read_table, shown
 
 _WEIGHT_MAX = 100
 
@@ -48,8 +48,7 @@ def _read_mapping(
 
 
 def _read_destination(entry: Token, errors: list[ConfigError]) -> MappingDestination:
-    if not isinstance(entry.value, dict):
-        raise error_at(entry, "Expected an entry for the mapping destination")
+    expect(entry, dict, "Expected an entry for the mapping destination")
     table: values.Table = {
         "dest": ("subject", values.string),
         "destination": ("subject", values.string),

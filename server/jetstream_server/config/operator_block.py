@@ -21,7 +21,7 @@ from jetstream_server.config.claims.token import ClaimsError, undecorated
 from jetstream_server.config.claims.user_claims import UserClaims
 from jetstream_server.config.lexer import Token
 from jetstream_server.config.options import OperatorOptions
-from jetstream_server.config.values import error_at, type_name
+from jetstream_server.config.values import error_at, expect, type_name
 
 _UNKNOWN_RESOLVER = (
     'error parsing account resolver, should be MEM or  URL("url") or a map containing dir and '
@@ -173,10 +173,8 @@ def _resolver(token: Token, errors: list[ConfigError]) -> tuple[str, bool]:
         if token.value.upper().startswith("URL"):
             raise error_at(token, '"resolver": URL(...) is not supported by this server')
         raise error_at(token, _UNKNOWN_RESOLVER)
-    if not isinstance(token.value, dict):
-        text = f"error parsing operator resolver, wrong type {type_name(token.value)}"
-        raise error_at(token, text)
-    given = values.read_table(token.value, _RESOLVER, errors)
+    fields = expect(token, dict, "error parsing operator resolver, wrong type {type}")
+    given = values.read_table(fields, _RESOLVER, errors)
     kind = str(given.get("kind", "")).upper()
     if kind == "CACHE":
         raise error_at(token, '"resolver": the type "cache" is not supported by this server')
@@ -203,10 +201,9 @@ _RESOLVER: values.Table = {
 
 
 def _preloaded(token: Token, errors: list[ConfigError]) -> dict[str, str]:
-    if not isinstance(token.value, dict):
-        raise error_at(token, "preload should be a map of account_public_key:account_jwt")
     made = {}
-    for key, item in token.value.items():
+    text = "preload should be a map of account_public_key:account_jwt"
+    for key, item in expect(token, dict, text).items():
         if not isinstance(item.value, str):
             errors.append(error_at(item, "preload map value should be a string JWT"))
             continue

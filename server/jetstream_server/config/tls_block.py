@@ -10,7 +10,7 @@ from jetstream_server.base.errors import ConfigError
 from jetstream_server.config import values
 from jetstream_server.config.lexer import Token
 from jetstream_server.config.options import TlsOptions
-from jetstream_server.config.values import error_at, ignored, read_table, shown, type_name
+from jetstream_server.config.values import error_at, expect, ignored, read_table, type_name
 
 
 def read_tls(key: str, token: Token, errors: list[ConfigError]) -> TlsOptions:
@@ -31,15 +31,11 @@ def read_tls(key: str, token: Token, errors: list[ConfigError]) -> TlsOptions:
 
 
 def _tls_file(key: str, token: Token) -> str:
-    if not isinstance(token.value, str):
-        raise error_at(token, f"error parsing tls config, expected '{key}' to be filename")
-    return token.value
+    return expect(token, str, f"error parsing tls config, expected '{key}' to be filename")
 
 
 def _tls_boolean(key: str, token: Token) -> bool:
-    if not isinstance(token.value, bool):
-        raise error_at(token, f"error parsing tls config, expected '{key}' to be a boolean")
-    return token.value
+    return expect(token, bool, f"error parsing tls config, expected '{key}' to be a boolean")
 
 
 def _tls_names(key: str, token: Token) -> tuple[str, ...]:
@@ -50,13 +46,11 @@ def _tls_names(key: str, token: Token) -> tuple[str, ...]:
 
 
 def _tls_pins(key: str, token: Token) -> tuple[str, ...]:
-    if not isinstance(token.value, list):
-        raise error_at(
-            token,
-            f"error parsing tls config, expected '{key}' to be a list of hex-encoded sha256 of"
-            " DER encoded SubjectPublicKeyInfo",
-        )
-    return tuple([values.string(key, item).lower() for item in token.value])
+    text = (
+        f"error parsing tls config, expected '{key}' to be a list of hex-encoded sha256 of"
+        " DER encoded SubjectPublicKeyInfo"
+    )
+    return tuple([values.string(key, item).lower() for item in expect(token, list, text)])
 
 
 def _tls_handshake_first(key: str, token: Token) -> int:
@@ -76,12 +70,10 @@ def _tls_handshake_first(key: str, token: Token) -> int:
 
 
 def _tls_version(key: str, token: Token) -> str:
-    if not isinstance(token.value, str):
-        text = f"error parsing tls config: '{key}' wrong type: {shown(token.value)}"
-        raise error_at(token, text)
-    if token.value not in ("1.2", "1.3"):
-        raise error_at(token, f"error parsing tls config: unknown version: {token.value}")
-    return token.value
+    version = expect(token, str, f"error parsing tls config: '{key}' wrong type: {{value}}")
+    if version not in ("1.2", "1.3"):
+        raise error_at(token, f"error parsing tls config: unknown version: {version}")
+    return version
 
 
 def _tls_rate(key: str, token: Token) -> int:

@@ -9,11 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from jetstream_server.base.clock import SECOND, UNITS_NS
 from jetstream_server.base.errors import ConfigError
 from jetstream_server.config.lexer import Token
+
+T = TypeVar("T")
 
 ValueReader = Callable[[str, Token], Any]
 # From the name in an option file (lower case) to the field of the options and its reader; an option
@@ -57,6 +59,22 @@ def shown(value: Any) -> str:
     if isinstance(value, list):
         return "[" + " ".join(shown(item.value) for item in value) + "]"
     return str(value)
+
+
+def expect(token: Token, kind: type[T], text: str) -> T:
+    """Return a value that is to be of one kind.
+
+    Args:
+        text: what is wrong with others; `{type}` and `{value}` in it stand for what was found.
+
+    Raises:
+        ConfigError: it is of another.
+    """
+    value = token.value
+    if not isinstance(value, kind):
+        text = text.replace("{type}", type_name(value)).replace("{value}", shown(value))
+        raise error_at(token, text)
+    return value
 
 
 def _checked(token: Token, wanted: type, name: str) -> Any:
@@ -168,10 +186,7 @@ def format_duration(duration_ns: int) -> str:
 
 def duration(key: str, token: Token) -> int:
     """Read a duration; a number without a unit is refused, as in the genuine server."""
-    if not isinstance(token.value, str):
-        raise error_at(
-            token, f'invalid use of field "{key}": {key} should be converted to a duration'
-        )
+    expect(token, str, f'invalid use of field "{key}": {key} should be converted to a duration')
     return duration_text(key, token)
 
 
@@ -237,9 +252,7 @@ def address(key: str, token: Token) -> tuple[str | None, int]:
     value = token.value
     if type(value) is int:
         return None, value
-    if not isinstance(value, str):
-        raise error_at(token, f"expected port or host:port, got {type_name(value)}")
-    host, colon, port = value.rpartition(":")
+    host, colon, port = expect(token, str, "expected port or host:port, got {type}").rpartition(":")
     is_bracketed = host.startswith("[") and host.endswith("]")
     if not colon or (":" in host and not is_bracketed):
         raise error_at(token, f'could not parse address string "{value}"')

@@ -8,7 +8,7 @@ from jetstream_server.config import values
 from jetstream_server.config.lexer import Token
 from jetstream_server.config.options import TlsOptions, WebsocketOptions
 from jetstream_server.config.tls_block import read_tls
-from jetstream_server.config.values import error_at, ignored, read_table, type_name
+from jetstream_server.config.values import error_at, expect, ignored, read_table, type_name
 
 
 def read_websocket(token: Token, errors: list[ConfigError]) -> WebsocketOptions:
@@ -17,15 +17,13 @@ def read_websocket(token: Token, errors: list[ConfigError]) -> WebsocketOptions:
     Raises:
         ConfigError: it is not a block.
     """
-    if not isinstance(token.value, dict):
-        text = f"Expected websocket to be a map, got {type_name(token.value)}"
-        raise error_at(token, text)
+    fields = expect(token, dict, "Expected websocket to be a map, got {type}")
 
     def read(key: str, item: Token) -> TlsOptions:
         return read_tls(key, item, errors)
 
     table = {**_WEBSOCKET, "tls": ("tls", read)}
-    given = read_table(token.value, table, errors)
+    given = read_table(fields, table, errors)
     if "listen" in given:
         host, given["port"] = given.pop("listen")
         if host is not None:

@@ -119,6 +119,7 @@ PLACES: dict[str, Row] = {
     "StreamTemplate": _MESSAGE,
     "Republisher": _MESSAGE,
     "Schedules": _MESSAGE,
+    "Expiry.recover": _MESSAGE,
     "AtomicBatches": Row(Domain.MESSAGE, "self"),
     "FastBatches": Row(Domain.MESSAGE, "self"),
     "RunStoring": Row(Domain.STREAM, "self._contents"),

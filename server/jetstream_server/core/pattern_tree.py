@@ -184,12 +184,39 @@ class PatternTree:
             place = below
         return place.count > 0
 
+    def covers(self, subject: bytes) -> bool | None:
+        """Tell whether one of the patterns matches a literal subject; None if there are too many
+        ways through the tree."""
+        tokens = subject.split(b".")
+        if b"" in tokens:
+            return False
+        end, steps_left = len(tokens), _WAYS_MAX
+        waiting = [(self._root, 0)]
+        while waiting:
+            place, at = waiting.pop()
+            if at == end:
+                if place.count:
+                    return True
+                continue
+            if place.tails:
+                return True
+            if place.star is not None:
+                steps_left -= 1
+                if not steps_left:
+                    return None
+                waiting.append((place.star, at + 1))
+            below = place.literals.get(tokens[at])
+            if below is not None:
+                waiting.append((below, at + 1))
+        return False
+
     def meets(self, pattern: bytes, steps_left: int) -> int:
         """Return how many steps are left, or -1 when a pattern overlaps one in the tree."""
         return _meet(self._root, PatternTree([pattern])._root, steps_left)
 
 
 _FOUND = -1
+_WAYS_MAX = 1000
 _BEGINNINGS_MAX = 32  # that are looked for in all patterns at once
 
 

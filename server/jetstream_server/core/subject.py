@@ -14,6 +14,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+# Clients can say no subject that is longer, unless `max_control_line` is raised to more than this.
+SUBJECT_BYTES_MAX = 64 * 1024
+
+_TOKENS_SEARCHED = 32  # of a pattern, in lines of others
+
 _TOKEN = rb"[^. \t\r\n\f]+"
 _VALID = re.compile(rb"(?:(?!>\.)" + _TOKEN + rb"\.)*" + _TOKEN)
 _BLANK = re.compile(rb"[ \t\r\n\f]")
@@ -33,13 +38,21 @@ def encoded(subjects: Sequence[str]) -> list[bytes]:
 
 def is_valid_subject(subject: bytes) -> bool:
     """Tell whether this is a well-formed subject or pattern, as SUB accepts it."""
+    return len(subject) <= SUBJECT_BYTES_MAX and is_well_formed(subject)
+
+
+def is_well_formed(subject: bytes) -> bool:
+    """Tell the same of one that may be longer than anybody may ask for now."""
     return _VALID.fullmatch(subject) is not None
 
 
 def are_valid_subjects(subjects: list[bytes]) -> bool:
     """Tell at a glance that all of these are well formed. False says only that each has to be
     looked at."""
-    if _BLANK.search(b"".join(subjects)):
+    together = b"".join(subjects)
+    if _BLANK.search(together):
+        return False
+    if len(together) > SUBJECT_BYTES_MAX and max(map(len, subjects)) > SUBJECT_BYTES_MAX:
         return False
     together = b" %b " % b" ".join(subjects)
     return not any(broken in together for broken in (b"  ", b" .", b". ", b"..", b">."))
@@ -81,6 +94,20 @@ def overlaps(a: bytes, b: bytes) -> bool:
         if x != y and x != b"*" and y != b"*":
             return False
     return len(left) == len(right)
+
+
+def line_search(pattern: bytes) -> re.Pattern[str]:
+    """Return what finds, in lines of one pattern each, one that overlaps this one, much faster than
+    `overlaps` does. Of a pattern of very many tokens only the first ones are compared."""
+    tokens_given = pattern.decode(errors="surrogateescape").split(".")
+    search = "" if len(tokens_given) <= _TOKENS_SEARCHED else r"\.[^\n]*"
+    for token in reversed(tokens_given[:_TOKENS_SEARCHED]):
+        if token == ">":
+            search = r"\.[^\n]+"
+            continue
+        here = r"[^.\n]+" if token == "*" else rf"(?:{re.escape(token)}|\*)"
+        search = rf"\.(?:>|{here}{search})"
+    return re.compile(rf"^{search.removeprefix(chr(92) + '.')}$", re.MULTILINE)
 
 
 def is_subset(a: bytes, b: bytes) -> bool:

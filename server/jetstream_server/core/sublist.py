@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
-from jetstream_server.core.subject import is_literal, is_valid_subject
+from jetstream_server.core.subject import is_literal, is_well_formed
 from jetstream_server.core.subscription import Subscription
 
 # The genuine server keeps 1024 and sweeps in the background; a wider cache suits streams whose
@@ -200,7 +200,7 @@ class Sublist:
 
     def insert(self, sub: Subscription) -> None:
         """Add a subscription; its subject must be valid, and it must not be in the list."""
-        assert is_valid_subject(sub.subject), sub
+        assert is_well_formed(sub.subject), sub
         node = self._root
         for token in sub.subject.split(b"."):
             node = node.grow(token)

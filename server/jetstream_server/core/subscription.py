@@ -6,6 +6,7 @@ all `Subscription`s in an account's sublist. They differ in their `Receiver`.
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Protocol, Self
 
 from jetstream_server.core.answers import Answers
@@ -66,6 +67,7 @@ class Outlet(Receiver, Protocol):
         ...
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Subscription:
     """An interest in a subject.
 
@@ -81,39 +83,21 @@ class Subscription:
         closed: set when removed, so that holders of a stale match notice.
     """
 
-    __slots__ = (
-        "closed",
-        "delivered",
-        "max_messages",
-        "outlet",
-        "queue",
-        "receiver",
-        "sid",
-        "subject",
-    )
-
-    def __init__(
-        self,
-        subject: bytes,
-        receiver: Receiver,
-        *,
-        queue: bytes = b"",
-        sid: bytes = b"",
-        outlet: Outlet | None = None,
-    ) -> None:
-        self.subject = subject
-        self.queue = queue
-        self.sid = sid
-        self.receiver = receiver
-        self.outlet = outlet
-        self.delivered = 0
-        self.max_messages = 0
-        self.closed = False
+    subject: bytes
+    receiver: Receiver
+    _: KW_ONLY
+    queue: bytes = b""
+    sid: bytes = b""
+    outlet: Outlet | None = None
+    delivered: int = 0
+    max_messages: int = 0
+    closed: bool = False
 
     def __repr__(self) -> str:
         return f"Subscription({self.subject!r}, queue={self.queue!r}, sid={self.sid!r})"
 
 
+@dataclass(slots=True, eq=False)
 class Stretch:
     """Consecutive messages of a run that one subscription has matched, as its receiver gets them.
 
@@ -129,23 +113,12 @@ class Stretch:
         now: the turn's time.
     """
 
-    __slots__ = ("now", "run", "sender", "start", "stop", "subscription")
-
-    def __init__(
-        self,
-        run: PubRun,
-        start: int,
-        stop: int,
-        subscription: Subscription,
-        sender: Sender | None,
-        now: int,
-    ) -> None:
-        self.run = run
-        self.start = start
-        self.stop = stop
-        self.subscription = subscription
-        self.sender = sender
-        self.now = now
+    run: PubRun
+    start: int
+    stop: int
+    subscription: Subscription
+    sender: Sender | None
+    now: int
 
     @classmethod
     def of_server(cls, run: PubRun, subscription: Subscription, now: int) -> Self:

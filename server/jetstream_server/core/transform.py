@@ -14,10 +14,19 @@ import re
 from collections.abc import Callable
 from random import Random
 
-from jetstream_server.core.subject import is_literal, is_valid_subject, matches
+from jetstream_server.core.subject import (
+    SUBJECT_BYTES_MAX,
+    is_literal,
+    is_well_formed,
+    matches,
+)
 
 Step = Callable[[bytes, list[bytes], Random], bytes]
 _Cut = Callable[[bytes, int], bytes]
+
+# What may be asked for, as every message pays for each token again.
+DESTINATION_BYTES_MAX = 4096
+TOKENS_USED_MAX = 64
 
 _INT32_MAX = 2**31 - 1
 _INT64_MAX = 2**63 - 1
@@ -72,6 +81,7 @@ class Transform:
     Attributes:
         source: the pattern of subjects it concerns.
         destination: as written.
+        tokens_used: how many tokens of the source it uses.
 
     Raises:
         TransformError: the two do not make a transform.
@@ -81,7 +91,7 @@ class Transform:
         self.source = source or b">"
         self.destination = destination
         _check_destination(destination)
-        self._steps, self._has_tail = _parse(self.source, destination)
+        self._steps, self._has_tail, self.tokens_used = _parse(self.source, destination)
         # The tokens that the source's `>` stands for start here.
         self._tail_start = len(self.source.split(b".")) - 1
 
@@ -103,6 +113,22 @@ class Transform:
         return b".".join(made)
 
 
+def asked_transform(source: bytes, destination: bytes) -> Transform:
+    """Return a transform that somebody asks for; those that are kept already may be larger.
+
+    Raises:
+        TransformError: the two do not make a transform, or one that is too large.
+    """
+    if len(destination) > DESTINATION_BYTES_MAX:
+        raise TransformError(f"{_DESTINATION}longer than {DESTINATION_BYTES_MAX} bytes")
+    if len(source) > SUBJECT_BYTES_MAX:
+        raise TransformError("invalid subject")
+    transform = Transform(source, destination)
+    if transform.tokens_used > TOKENS_USED_MAX:
+        raise TransformError(f"{_DESTINATION}uses more than {TOKENS_USED_MAX} tokens")
+    return transform
+
+
 def _check_destination(destination: bytes) -> None:
     """Refuse what is wrong with the destination alone."""
     after_tail = False
@@ -122,12 +148,12 @@ def _looks_like_call(token: bytes) -> bool:
     return len(token) > 4 and token.startswith(b"{{") and token.endswith(b"}}")
 
 
-def _parse(source: bytes, destination: bytes) -> tuple[list[Step], bool]:
+def _parse(source: bytes, destination: bytes) -> tuple[list[Step], bool, int]:
     source_tokens = source.split(b".")
     target_tokens = destination.split(b".")
     has_tail = source_tokens[-1] == b">"
     if (
-        not is_valid_subject(source)
+        not is_well_formed(source)
         or b"*" in target_tokens
         or has_tail != (target_tokens[-1] == b">")
     ):
@@ -137,17 +163,36 @@ def _parse(source: bytes, destination: bytes) -> tuple[list[Step], bool]:
     # Wildcard number 1 is the first `*`. Numbers below 1 are not refused and mean the first token.
     stars = [index for index, token in enumerate(source_tokens) if token == b"*"]
     places = _Places(stars, literal=is_literal(source))
-    return [_step(token, places) for token in target_tokens], has_tail
+    steps: list[Step] = []
+    literals: list[bytes] = []  # that stand together
+    for token in target_tokens:
+        step = _step(token, places)
+        if step is None:
+            literals.append(token)
+            continue
+        if literals:
+            steps.append(_literal(b".".join(literals)))
+            literals = []
+        steps.append(step)
+    if literals:
+        steps.append(_literal(b".".join(literals)))
+    return steps, has_tail, places.located
 
 
 class _Places:
-    """Where the wildcards of the source are."""
+    """Where the wildcards of the source are.
+
+    Attributes:
+        located: how often one was looked up.
+    """
 
     def __init__(self, stars: list[int], literal: bool) -> None:
         self._stars = stars
         self.literal = literal
+        self.located = 0
 
     def locate(self, number: int, token: bytes) -> int:
+        self.located += 1
         if self.literal:
             raise _refusal(_OUT_OF_RANGE, token)
         if number > len(self._stars):
@@ -155,12 +200,13 @@ class _Places:
         return self._stars[number - 1] if number > 0 else 0
 
 
-def _step(token: bytes, places: _Places) -> Step:
+def _step(token: bytes, places: _Places) -> Step | None:
+    """Return what a token of the destination does, None if it stands for itself."""
     if token.startswith(b"$"):
         number = _integer(token[1:])
-        return _literal(token) if number is None else _wildcard(places.locate(number, token))
+        return None if number is None else _wildcard(places.locate(number, token))
     if not _looks_like_call(token):
-        return _literal(token)
+        return None
     for name, pattern in _CALLS.items():
         found = pattern.search(token)
         if found is not None:

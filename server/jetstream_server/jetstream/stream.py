@@ -40,6 +40,7 @@ from jetstream_server.jetstream.streams.reads.stream_state import describe_state
 from jetstream_server.jetstream.streams.removal.removal_checks import check_delete, check_purge
 from jetstream_server.jetstream.streams.storing.schedule_firing import fire_schedules
 from jetstream_server.jetstream.streams.storing.storing_outcome import StoringOutcome
+from jetstream_server.jetstream.streams.taken_filters import TakenFilters
 from jetstream_server.protocol.ops import PubRun
 from jetstream_server.store.ports import MessageStore, StreamFolder
 
@@ -60,6 +61,7 @@ class Stream:
         removal: what leaves it.
         publishing: how a publish gets in.
         sourcing: the streams that it copies from.
+        taken_filters: what the consumers of a work queue read, as of the last look.
         found_last_seq: last sequence when the store was opened, before what had become due was
             stored.
     """
@@ -85,11 +87,10 @@ class Stream:
         self.removal = contents.removal
         self.publishing = StreamPublishing(contents, self._alarm, context)
         self.sourcing = Sourcing(contents, context, folder.sources(), self.found_last_seq)
+        self.taken_filters = TakenFilters()
         self._direct_get = DirectGet(config.name, store, context.output)
-        self._interest = Interest(
-            context.sublist, context.deadlines
-        )  # the subjects that it listens to
-        self._is_subscribed = False
+        self._interest = Interest(context.sublist, context.deadlines)  # what it listens to
+        self._is_subscribed = False  # it listens; not while it cannot store
         if not store.offline:
             self._recover(now)
 

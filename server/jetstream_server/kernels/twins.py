@@ -1,4 +1,4 @@
-"""Which of two twins a kernel is: the compiled one where it was built, else the pure one.
+"""Which of its two twins a kernel uses: the compiled one where it was built, else the pure one.
 
 `JETSTREAM_PURE=1` forces the pure one. The compiled twins read and write little-endian numbers in
 place, so a big-endian processor uses the pure ones, which work with either byte order.

@@ -7,17 +7,36 @@ dashboards fit.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
+from jetstream_server.jetstream.stream import Stream
 from jetstream_server.monitor.varz import jetstream_stats, resident_bytes, subscription_count
 from jetstream_server.node.node import Node
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _STREAM_LABELS = ("server_name", "account", "stream_name")
 _CONSUMER_LABELS = (*_STREAM_LABELS, "consumer_name")
+_STREAM_METRICS = {
+    "total_messages": "messages of the stream",
+    "total_bytes": "their bytes",
+    "first_seq": "sequence of the oldest message",
+    "last_seq": "sequence of the newest message",
+    "consumer_count": "consumers of the stream",
+    "subject_count": "subjects it has messages of",
+}
+_CONSUMER_METRICS = {
+    "delivered_consumer_seq": "deliveries so far",
+    "delivered_stream_seq": "newest delivered sequence",
+    "ack_floor_consumer_seq": "deliveries below which all is acknowledged",
+    "ack_floor_stream_seq": "sequence below which all is acknowledged",
+    "num_ack_pending": "delivered messages that wait for their ack",
+    "num_redelivered": "messages that were delivered more than once",
+    "num_waiting": "waiting pull requests",
+    "num_pending": "messages that are not delivered yet",
+}
 
 
 class _Metrics:
@@ -94,64 +113,49 @@ class _Metrics:
             yield self._gauge(f"jetstream_server_{name}", text, value)
 
     def _streams(self) -> Iterable[Metric]:
-        metrics = {
-            name: GaugeMetricFamily(f"jetstream_stream_{name}", text, labels=_STREAM_LABELS)
-            for name, text in (
-                ("total_messages", "messages of the stream"),
-                ("total_bytes", "their bytes"),
-                ("first_seq", "sequence of the oldest message"),
-                ("last_seq", "sequence of the newest message"),
-                ("consumer_count", "consumers of the stream"),
-                ("subject_count", "subjects it has messages of"),
-            )
-        }
-        for account in self._node.accounts.values():
-            for stream in account.catalog.streams.values() if account.catalog is not None else ():
-                state = stream.store.state()
-                labels = [self._node.name, account.name, stream.name]
-                for name, value in (
-                    ("total_messages", state.messages),
-                    ("total_bytes", state.bytes),
-                    ("first_seq", state.first_seq),
-                    ("last_seq", state.last_seq),
-                    ("consumer_count", stream.consumer_count),
-                    ("subject_count", state.num_subjects),
-                ):
-                    metrics[name].add_metric(labels, value)
+        metrics = _families("jetstream_stream", _STREAM_METRICS, _STREAM_LABELS)
+        for labels, stream in self._all_streams():
+            state = stream.store.state()
+            for name, value in (
+                ("total_messages", state.messages),
+                ("total_bytes", state.bytes),
+                ("first_seq", state.first_seq),
+                ("last_seq", state.last_seq),
+                ("consumer_count", stream.consumer_count),
+                ("subject_count", state.num_subjects),
+            ):
+                metrics[name].add_metric(labels, value)
         return metrics.values()
 
     def _consumers(self) -> Iterable[Metric]:
-        metrics = {
-            name: GaugeMetricFamily(f"jetstream_consumer_{name}", text, labels=_CONSUMER_LABELS)
-            for name, text in (
-                ("delivered_consumer_seq", "deliveries so far"),
-                ("delivered_stream_seq", "newest delivered sequence"),
-                ("ack_floor_consumer_seq", "deliveries below which all is acknowledged"),
-                ("ack_floor_stream_seq", "sequence below which all is acknowledged"),
-                ("num_ack_pending", "delivered messages that wait for their ack"),
-                ("num_redelivered", "messages that were delivered more than once"),
-                ("num_waiting", "waiting pull requests"),
-                ("num_pending", "messages that are not delivered yet"),
-            )
-        }
+        metrics = _families("jetstream_consumer", _CONSUMER_METRICS, _CONSUMER_LABELS)
+        for labels_of_stream, stream in self._all_streams():
+            for consumer in stream.consumers.values():
+                if consumer.internal:
+                    continue
+                info = consumer.info(self._now)
+                labels = [*labels_of_stream, consumer.name]
+                for place in ("delivered", "ack_floor"):
+                    for kind in ("consumer_seq", "stream_seq"):
+                        metrics[f"{place}_{kind}"].add_metric(labels, info[place][kind])
+                for name in ("num_ack_pending", "num_redelivered", "num_waiting", "num_pending"):
+                    metrics[name].add_metric(labels, info[name])
+        return metrics.values()
+
+    def _all_streams(self) -> Iterator[tuple[list[str], Stream]]:
+        """Yield the streams of all accounts, each with its labels."""
         for account in self._node.accounts.values():
             for stream in account.catalog.streams.values() if account.catalog is not None else ():
-                for consumer in stream.consumers.values():
-                    if consumer.internal:
-                        continue
-                    info = consumer.info(self._now)
-                    labels = [self._node.name, account.name, stream.name, consumer.name]
-                    for place in ("delivered", "ack_floor"):
-                        for kind in ("consumer_seq", "stream_seq"):
-                            metrics[f"{place}_{kind}"].add_metric(labels, info[place][kind])
-                    for name in (
-                        "num_ack_pending",
-                        "num_redelivered",
-                        "num_waiting",
-                        "num_pending",
-                    ):
-                        metrics[name].add_metric(labels, info[name])
-        return metrics.values()
+                yield [self._node.name, account.name, stream.name], stream
+
+
+def _families(
+    prefix: str, texts: Mapping[str, str], labels: Sequence[str]
+) -> dict[str, GaugeMetricFamily]:
+    return {
+        name: GaugeMetricFamily(f"{prefix}_{name}", text, labels=labels)
+        for name, text in texts.items()
+    }
 
 
 def metrics_text(node: Node, now: int) -> bytes:

@@ -86,10 +86,10 @@ class IdleMemory:
         self._intake = intake
         self._rest = rest
         self._allocator = allocator or GlibcAllocator()
-        self._read_bytes = intake.read_bytes
-        self._was_busy = False
+        self._read_bytes = intake.read_bytes  # at the last look
+        self._was_busy = False  # at the last look; memory has not been given back since
         self._was_ever_busy = False
-        self._quiet_looks = 0
+        self._quiet_looks = 0  # since the last trim
         self._free_bytes = 0  # at the last trim; less since, if some of it was used again
         self._timer = loop.call_later(LOOK_S, self._look)
 

@@ -55,10 +55,10 @@ class Listeners:
         self._log = log
         self._servers: list[asyncio.Server] = []
         self._sockets = contextlib.ExitStack()
-        self._terms: dict[str, ListenerTerms] = {}
+        self._terms: dict[str, ListenerTerms] = {}  # what is asked of clients, by kind of socket
         self._websocket_port = 0
         self._descriptors = Descriptors()
-        self._had_room = True
+        self._had_room = True  # for a client, at the last look
         self._socket = self._bound(listening.bind(options.host, options.port))
         _, self.port = listening.address_of(self._socket)
         self.websocket_url = ""

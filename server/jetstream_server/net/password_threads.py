@@ -1,9 +1,11 @@
 """The threads in which passwords are compared, so that the event loop goes on.
 
 Addresses take turns: a client that tries a hundred passwords waits for its own, while another's
-comes next. One core is left to the loop. Only so many may wait, for each address and in all; those
-who come on top of that are not answered, and their connections end with the sign-in timeout, as if
-they had waited in line that long.
+comes next. Of one address the newest comes first: whoever waits for those before it would be too
+late, as its time to sign in is over sooner than so many are compared. One core is left to the loop.
+Only so many may wait, for each address and in all. Whoever comes on top of that takes the place of
+the one of its address that has waited longest, which is not answered: its connection ends with the
+sign-in timeout, as if it had waited in line that long.
 """
 
 from __future__ import annotations
@@ -46,9 +48,12 @@ class PasswordThreads:
         self._waiting: OrderedDict[str, dict[Answered, PasswordQuestion]] = OrderedDict()
 
     def ask(self, question: PasswordQuestion, host: str, answered: Answered) -> None:
-        """Compare when it is the address's turn."""
+        """Compare when it is the address's turn, and nothing newer of it waits."""
         mine = self._waiting.setdefault(host, {})
-        if self._count < WAITING_MAX and len(mine) < WAITING_OF_ADDRESS_MAX:
+        if mine and (len(mine) >= WAITING_OF_ADDRESS_MAX or self._count >= WAITING_MAX):
+            del mine[next(iter(mine))]
+            self._count -= 1
+        if self._count < WAITING_MAX:
             mine[answered] = question
             self._count += 1
         elif not mine:
@@ -75,8 +80,7 @@ class PasswordThreads:
         """Give the next questions to threads that have nothing to do."""
         while self._waiting and self._busy < self._threads:
             host, questions = self._waiting.popitem(last=False)
-            answered = next(iter(questions))
-            question = questions.pop(answered)
+            answered, question = questions.popitem()
             self._count -= 1
             if questions:
                 self._waiting[host] = questions

@@ -67,7 +67,7 @@ class Pump:
         self.node = node
         self.clock = clock
         self.connections: dict[Session, Connection] = {}
-        self.intake = Intake()
+        self.intake = Intake()  # how much clients may send before they have to wait
         self._commit = commit
         self._failed = failed
         self._loop = asyncio.get_running_loop()
@@ -75,13 +75,13 @@ class Pump:
         self._busy_poll = (
             BusyPoll(self._loop, clock, self.intake, busy_poll_ns) if busy_poll_ns > 0 else None
         )
-        self._turn_due = False
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_at = 0
-        self._flushing = False
-        self._waiting: Held = []
-        self._noted: set[str] = set()
-        self._quiet: asyncio.Event = asyncio.Event()
+        self._turn_due = False  # the loop has been asked for one
+        self._timer: asyncio.TimerHandle | None = None  # for the next deadline of node and disk
+        self._timer_at = 0  # nanoseconds since the epoch
+        self._flushing = False  # the worker has a flush
+        self._waiting: Held = []  # output that waits for a later flush than the one under way
+        self._noted: set[str] = set()  # failures of the last flush, as they were logged
+        self._quiet: asyncio.Event = asyncio.Event()  # set while the worker has no flush
         self._quiet.set()
 
     def wake(self) -> None:

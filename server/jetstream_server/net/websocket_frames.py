@@ -65,15 +65,15 @@ class FrameReader:
         self.is_holding = False
         self.goodbye: bytes | None = None
         self._inflated_max = inflated_max
-        self._arrived = bytearray()
-        self._answers = bytearray()
-        self._is_in_message = False
-        self._is_in_frame = self._is_final = False
+        self._arrived = bytearray()  # and not read yet
+        self._answers = bytearray()  # frames that pings ask for
+        self._is_in_message = False  # a message has begun whose last frame has not ended
+        self._is_in_frame = self._is_final = False  # in its payload; in the message's last one
         self._left = 0  # bytes of the current frame's payload
-        self._mask = b""
+        self._mask = b""  # of the current frame, beginning with the byte for what comes next
         self._inflater: zlib._Decompress | None = None  # while a compressed message goes on
-        self._packed = b""
-        self._is_inflating = False
+        self._packed = b""  # what is to be inflated
+        self._is_inflating = False  # there is more to inflate, though nothing arrives
         self._inflatable = 0  # bytes by which the current message may still grow
 
     def take_answers(self) -> bytes:

@@ -47,8 +47,8 @@ class MessageTrace:
         self.subject = request.subject
         self._size = size
         self._at = format_time(now)
-        self._is_stored = False
-        self._is_staged = False
+        self._is_stored = False  # whether an event tells of a stream
+        self._is_staged = False  # whether a batch holds it back
         self.is_only = request.is_only
         self._ingress = self._event("in", _of_client(session))
         self._ingress |= {"acc": self._account.name, "subj": _text(subject)}

@@ -118,16 +118,16 @@ class Node:
         self.listener = Listener(options.host, port, auth_timeout_ns=options.auth_timeout_ns)
         self.listeners: tuple[Listener, ...] = ()  # those with TLS or WebSocket
         self._stirred: dict[Account, None] = {}  # have work for this turn; accounts add themselves
-        self.accounts: dict[str, Account] = {}
+        self.accounts: dict[str, Account] = {}  # by name
         self.add_account(GLOBAL_ACCOUNT)
         self.sessions: dict[int, Session] = {}  # by cid
         self.closed = ClosedConnections(options.max_closed_clients)
-        self.trace: Trace | None = None
-        self.protocol_trace: Trace | None = None
+        self.trace: Trace | None = None  # of who comes and goes (`-D`)
+        self.protocol_trace: Trace | None = None  # of what is said (`-V`)
         self.stats = NodeStats()
         self.started_at = 0  # nanoseconds since the epoch; set by whoever runs the node
-        self.lame_duck: LameDuck | None = None
-        self.chronicle: Chronicle | None = None
+        self.lame_duck: LameDuck | None = None  # while clients are sent away, before the end
+        self.chronicle: Chronicle | None = None  # tells clients of events, if anybody does
         self.password_checker: PasswordChecker = AtOnce()
         self.links = AccountLinks({}, {}, random)
         self.is_half_reloaded = False  # a reload has tripped halfway

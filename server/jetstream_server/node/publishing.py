@@ -8,6 +8,7 @@ way (`traced_route.py`). Both cost much more, so there is only a limited amount 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from random import Random
 from typing import Protocol
 
@@ -60,6 +61,7 @@ class ServingNode(Introduced, Protocol):
     random: Random
 
 
+@dataclass(slots=True, eq=False)
 class Publishing:
     """What one client publishes.
 
@@ -72,23 +74,14 @@ class Publishing:
         rights: what it may do.
     """
 
-    def __init__(
-        self,
-        publisher: PublishingClient,
-        server: ServingNode,
-        answers: Answers,
-        traffic: Traffic,
-        account: Account,
-        rights: Rights,
-    ) -> None:
-        self._publisher = publisher
-        self._server = server
-        self._answers = answers
-        self._traffic = traffic
-        self._account = account
-        self._rights = rights
-        self._is_pedantic = True
-        self._is_plain = False  # nothing has to be looked at message by message
+    _publisher: PublishingClient
+    _server: ServingNode
+    _answers: Answers
+    _traffic: Traffic
+    _account: Account
+    _rights: Rights
+    _is_pedantic: bool = True
+    _is_plain: bool = False  # nothing has to be looked at message by message
 
     def adopt(
         self, account: Account, rights: Rights, wishes: Wishes, *, is_connected: bool

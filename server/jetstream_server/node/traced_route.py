@@ -8,6 +8,7 @@ crosses says that it is not traced.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import cast
 
 from jetstream_server.base.errors import StoreError
@@ -28,6 +29,7 @@ from jetstream_server.protocol.ops import PubRun
 _SYSTEM = b"$SYS.REQ."
 
 
+@dataclass(slots=True, eq=False)
 class TracedRoute:
     """Brings one message to everybody whom it reaches.
 
@@ -38,11 +40,10 @@ class TracedRoute:
         now: the turn's time.
     """
 
-    def __init__(self, trace: MessageTrace, session: Client, system_account: str, now: int) -> None:
-        self._trace = trace
-        self._session = session
-        self._system_account = system_account
-        self._now = now
+    _trace: MessageTrace
+    _session: Client
+    _system_account: str
+    _now: int
 
     def route(self, account: Account, run: PubRun, sender: Sender) -> None:
         """Deliver the only message of a run to those who want it in an account."""

@@ -110,7 +110,7 @@ class Parser:
         self.payload_max = payload_max
         self.headers = False
         self._headers_supported = headers_supported
-        self._ended = False
+        self._ended = False  # by a violation
         self._held: list[bytes] = []  # pieces of the incomplete frame
         self._held_bytes = 0
         self._awaited_bytes = 0  # no use looking at the held frame before it has this many

@@ -53,6 +53,7 @@ from jetstream_server.store.ports import (
     StoredMessage,
     StoreState,
     SubjectFilter,
+    Times,
     Window,
 )
 from jetstream_server.store.tally import Tally
@@ -92,15 +93,15 @@ class FileStore:
     ) -> None:
         self._folder = folder
         self._commit = commit
-        # Why the store no longer serves; set by failed writes, damaged blocks, and the end of life.
+        # Whether the store serves; failed writes, damaged blocks and the end of life take it off.
         self._health = health = Health(folder, commit, self)
         self.notes = health.notes
         # For each subject its number, its count of messages, and bounds of its first and last
-        # sequence; kept by whoever adds messages or removes them.
+        # sequence; kept up to date by whoever adds or removes messages.
         self._table = table = SubjectTable()
         cache = cache or ContentCache(commit.disk)
         contents = BlockContents(cache, table, health, chunk_bytes)
-        # The blocks, oldest first, with the sequences, messages and bytes in them; kept likewise.
+        # The blocks, oldest first, and the sequences, messages and bytes in them; likewise.
         self._list = block_list = BlockList(contents, first_seq)
         # Questions about messages, and about subjects; they change nothing that is stored.
         self._reading = BlockReading(block_list, contents, health)
@@ -182,16 +183,9 @@ class FileStore:
 
     # -- writing ---------------------------------------------------------------------------
 
-    def append_run(
-        self,
-        run: PubRun,
-        start: int,
-        stop: int,
-        now: int,
-        timestamps: Sequence[int] | None = None,
-    ) -> int:
+    def append_run(self, run: PubRun, start: int, stop: int, now: int, times: Times = None) -> int:
         """Store messages `start` up to `stop` of a run with consecutive sequences."""
-        first = self._log.append_run(run, start, stop, now, timestamps)
+        first = self._log.append_run(run, start, stop, now, times)
         if self._log.emptied:
             self._retire_emptied()
         return first
@@ -311,8 +305,8 @@ class FileStore:
         return None if not patterns or b">" in patterns else self._table.choose(patterns)
 
     def decide(self, wanted: SubjectFilter | None, names_max: int) -> bool:
-        """Decide for up to so many more subjects whether they are wanted; tell whether that is now
-        known for all."""
+        """Decide for up to `names_max` more subjects whether they are wanted; tell whether that is
+        now known for all."""
         return not isinstance(wanted, SubjectSet) or wanted.decide(names_max)
 
     def count(self, wanted: SubjectFilter | None, start: int, stop: int | None = None) -> int:
@@ -320,8 +314,8 @@ class FileStore:
         return self._reading.count(wanted, start, stop)
 
     def prepare_count(self, wanted: SubjectFilter | None, start: int, entries_max: int) -> bool:
-        """Count beforehand, in about so many messages, what `count` is to say; tell whether all of
-        it is counted."""
+        """Count ahead of `count`, among about `entries_max` messages; tell whether that is all it
+        takes."""
         return self._reading.prepare_count(wanted, start, entries_max)
 
     def subject_counts(self, pattern: bytes) -> dict[bytes, int]:
@@ -388,7 +382,7 @@ class FileStore:
         return self._health.offline
 
     def count_in(self, tally: Tally | None) -> None:
-        """Count the bytes held in a tally from now on, and in no other."""
+        """From now on add the bytes held to a tally, and to no other."""
         self._list.holding.count_in(tally)
 
     def close(self) -> None:

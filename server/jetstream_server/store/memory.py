@@ -27,6 +27,7 @@ from jetstream_server.store.ports import (
     StoredMessage,
     StoreState,
     SubjectFilter,
+    Times,
     Window,
 )
 from jetstream_server.store.tally import Holding, Tally
@@ -57,31 +58,24 @@ class MemoryStore:
         self.notes: list[str] = []
         self.compression = "none"  # without effect
         self._holding = Holding()
-        self._messages: dict[int, StoredMessage] = {}
-        self._subjects: dict[bytes, dict[int, None]] = {}
-        self._order: list[int] = []
-        self._head = 0
-        self._used = first_seq > 0
+        self._messages: dict[int, StoredMessage] = {}  # by sequence
+        self._subjects: dict[bytes, dict[int, None]] = {}  # the sequences of each, rising
+        self._order: list[int] = []  # of sequences, see above
+        self._head = 0  # where the first live sequence is in `_order`
+        self._used = first_seq > 0  # a sequence was used, or is known to be the first
         self._last_seq = max(first_seq - 1, 0)
         self._last_ts = 0
         self._grown: dict[bytes, None] = {}  # subjects appended to since `enforce` looked
         self._overfull: dict[bytes, None] = {}  # subjects that a new limit is yet to reach
-        self._enforced_per_subject = -1
+        self._enforced_per_subject = -1  # the limit by which all subjects were last looked at
 
     # -- writing ---------------------------------------------------------------------------
 
-    def append_run(
-        self,
-        run: PubRun,
-        start: int,
-        stop: int,
-        now: int,
-        timestamps: Sequence[int] | None = None,
-    ) -> int:
+    def append_run(self, run: PubRun, start: int, stop: int, now: int, times: Times = None) -> int:
         """Store messages `start` up to `stop` of a run."""
         first = self._last_seq + 1
         for index in range(start, stop):
-            timestamp = now if timestamps is None else timestamps[index - start]
+            timestamp = now if times is None else times[index - start]
             self.append(run.subject(index), run.headers(index), run.payload(index), timestamp)
         return first
 
@@ -395,7 +389,7 @@ class MemoryStore:
     # -- life ------------------------------------------------------------------------------
 
     def count_in(self, tally: Tally | None) -> None:
-        """Count the bytes held in a tally from now on, and in no other."""
+        """From now on add the bytes held to a tally, and to no other."""
         self._holding.count_in(tally)
 
     def close(self) -> None:

@@ -20,6 +20,8 @@ from jetstream_server.kernels.record_format import Buffer
 from jetstream_server.protocol.ops import PubRun
 from jetstream_server.store.tally import Tally
 
+Times = Sequence[int] | None  # of messages, one each; None where all have the same
+
 
 @dataclass(slots=True)
 class StoredMessage:
@@ -47,6 +49,7 @@ class StoreState:
     num_deleted: int
 
 
+@dataclass(slots=True, eq=False)
 class Window:
     """Consecutive wanted messages of one block, ready for the deliveries kernel.
 
@@ -58,21 +61,11 @@ class Window:
         next_seq: the first sequence not looked at; where the next call goes on.
     """
 
-    __slots__ = ("buffer", "next_seq", "positions", "sequences", "sizes")
-
-    def __init__(
-        self,
-        buffer: Buffer,
-        positions: array[int],
-        sequences: array[int],
-        sizes: array[int],
-        next_seq: int,
-    ) -> None:
-        self.buffer = buffer
-        self.positions = positions
-        self.sequences = sequences
-        self.sizes = sizes
-        self.next_seq = next_seq
+    buffer: Buffer
+    positions: array[int]
+    sequences: array[int]
+    sizes: array[int]
+    next_seq: int
 
     def __len__(self) -> int:
         return len(self.sequences)
@@ -128,19 +121,12 @@ class MessageStore(Protocol):
 
     # -- writing ---------------------------------------------------------------------------
 
-    def append_run(
-        self,
-        run: PubRun,
-        start: int,
-        stop: int,
-        now: int,
-        timestamps: Sequence[int] | None = None,
-    ) -> int:
+    def append_run(self, run: PubRun, start: int, stop: int, now: int, times: Times = None) -> int:
         """Store messages `start` up to `stop` with consecutive sequences; return the first one.
 
         Args:
             now: the time of all of them.
-            timestamps: a time for each instead, for copies that keep theirs.
+            times: a time for each instead, for copies that keep theirs.
 
         Raises:
             StoreError: the store is offline or the disk is full; nothing was stored.
@@ -178,10 +164,12 @@ class MessageStore(Protocol):
     ) -> int:
         """Remove matching messages below sequence `below` (0: all), all but the newest `keep`.
 
-        On a full disk, messages that `gives_way` to a newer one stay until that one is durable.
-
         An unfiltered purge of everything leaves first_seq = last_seq + 1; a filtered one leaves
         last_seq where it is.
+
+        Args:
+            gives_way: they make room for a newer message; on a full disk they stay until that one
+                is durable.
         """
         ...
 
@@ -210,8 +198,7 @@ class MessageStore(Protocol):
         ...
 
     def exceeds(self, limits: Limits) -> bool:
-        """Tell whether `enforce`, which was called before, left something for another call; ages
-        aside."""
+        """Tell whether the last `enforce` left something for another call, aged messages aside."""
         ...
 
     def next_expiry(self, max_age_ns: int) -> int | None:
@@ -219,7 +206,8 @@ class MessageStore(Protocol):
         ...
 
     def rest(self) -> bool:
-        """Let go of memory when nothing was written since the last call; tell whether any was."""
+        """Let go of memory when nothing was written since the last call; tell whether there was
+        any."""
         ...
 
     # -- looking ---------------------------------------------------------------------------
@@ -279,9 +267,9 @@ class MessageStore(Protocol):
         ...
 
     def decide(self, wanted: SubjectFilter | None, names_max: int) -> bool:
-        """Decide for up to so many more subjects whether they are wanted; tell whether that is now
-        known for all. If not, the next question about this filter takes the longer the more are
-        left."""
+        """Decide for up to `names_max` more subjects whether they are wanted; tell whether that is
+        now known for all. If not, the next question about this filter decides for the rest, however
+        long that takes."""
         ...
 
     def count(self, wanted: SubjectFilter | None, start: int, stop: int | None = None) -> int:
@@ -289,8 +277,8 @@ class MessageStore(Protocol):
         ...
 
     def prepare_count(self, wanted: SubjectFilter | None, start: int, entries_max: int) -> bool:
-        """Count beforehand, in about so many more messages, what `count` from `start` on is to say;
-        tell whether that is known. If not, the next `count` takes as long as there is more."""
+        """Count ahead of a `count` from `start` on, among about `entries_max` more messages; tell
+        whether that is all it takes. If not, `count` counts the rest, however long that takes."""
         ...
 
     def subject_counts(self, pattern: bytes) -> dict[bytes, int]:
@@ -355,7 +343,7 @@ class MessageStore(Protocol):
         ...
 
     def count_in(self, tally: Tally | None) -> None:
-        """Count the bytes held in a tally from now on, and in no other; None for none."""
+        """From now on add the bytes held to a tally, and to no other; None for none."""
         ...
 
     def destroy(self) -> None:
@@ -367,8 +355,8 @@ class StateFile(Protocol):
     """A small piece of state that is replaced as a whole: a config, a consumer's position.
 
     Attributes:
-        damage: what `load` could not read and did without, so that the state is that of a little
-            earlier; empty when there is nothing.
+        damage: what `load` could not read and did without, so that it returned a slightly earlier
+            state; empty when there is nothing.
     """
 
     @property

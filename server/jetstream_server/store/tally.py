@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class Tally:
-    """The bytes of the stores that count in it.
+    """The bytes of all stores that are counted in it.
 
     Attributes:
         bytes: what they hold, as `StoreState.bytes` says of each.
@@ -17,7 +17,7 @@ class Tally:
 
 
 class Holding:
-    """The bytes one store holds, and the tally it counts them in.
+    """The bytes one store holds, and the tally they are counted in.
 
     Attributes:
         bytes: of this store alone.
@@ -36,7 +36,7 @@ class Holding:
         self.tally.bytes += size
 
     def count_in(self, tally: Tally | None) -> None:
-        """Count in a tally from now on, and in no other; None for one of its own."""
+        """From now on add to a tally, and to no other; None for one of its own."""
         self.tally.bytes -= self.bytes
         self.tally = tally or Tally()
         self.tally.bytes += self.bytes

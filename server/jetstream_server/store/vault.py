@@ -10,7 +10,7 @@
         high-water.<n>                  how far the messages came (`store/blocks/high_water.py`)
         filling                         while a restore makes the stream
 
-A `meta.json` that is new may stand in the journal for a while (`store/disk/journal.py`).
+A new `meta.json` may stand in the journal for a while (`store/disk/journal.py`).
 
 A stream or consumer exists when its `meta.json` does. The name of that file is durable before any
 other file, so a folder with messages or positions and no `meta.json` has lost it: it is found, and

@@ -37,6 +37,7 @@ class _Plain:
     """Stands in for what unpacks S2, which has a target of its own."""
 
     is_complete = True
+    cost = 1  # of handing a block out
 
     def __init__(self) -> None:
         self._blocks: list[bytes] = []

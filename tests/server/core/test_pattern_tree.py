@@ -12,7 +12,7 @@ from jetstream_server.core.pattern_tree import (
     first_overlap,
     first_overlapped,
 )
-from jetstream_server.core.subject import overlaps
+from jetstream_server.core.subject import is_valid_subject, matches, overlaps
 
 TOKENS = [b"a", b"b", b"c", b"*", b"*", b">", b""]
 
@@ -46,6 +46,9 @@ def test_every_answer_is_that_of_all_pairs(seed):
         assert tree.overlaps(PatternTree(others)) is expected, (patterns, others)
         assert PatternTree(others).overlaps(tree) is expected
         assert tree.overlaps_any(others) is expected
+        name = b".".join(random.choices([b"a", b"b", b"c", b""], k=random.randrange(1, 5)))
+        if all(is_valid_subject(each) for each in patterns):
+            assert tree.covers(name) is any(matches(each, name) for each in patterns)
         gone = [patterns.pop(random.randrange(len(patterns))) for _ in patterns[::2]]
         for pattern in gone:
             tree.remove(pattern)
@@ -74,3 +77,11 @@ def test_what_meets_everywhere_has_an_end():
     half = len(patterns) // 2
     with pytest.raises(TooManyMeetError):
         PatternTree(patterns[:half]).overlaps(PatternTree(patterns[half:]))
+
+
+def test_a_subject_that_many_ways_lead_to_is_given_up():
+    ways = [b".".join(way) for way in itertools.product((b"a", b"*"), repeat=11)]
+    assert PatternTree(each + b".x" for each in ways).covers(b"a." * 11 + b"y") is None
+    few = PatternTree(each + b".x" for each in ways if each.startswith(b"a.a.a.a.a."))
+    assert few.covers(b"a." * 11 + b"y") is False
+    assert few.covers(b"a." * 11 + b"x") is True

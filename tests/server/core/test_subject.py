@@ -92,9 +92,14 @@ def test_any_bytes_give_an_answer(text: bytes) -> None:
     subject.is_literal(text)
 
 
-def test_validation_is_linear() -> None:
-    assert subject.is_valid_subject(b".".join([b"a"] * 200_000))
-    assert not subject.is_valid_subject(b".".join([b"a"] * 200_000) + b".")
+def test_a_subject_is_no_longer_than_64_kibibytes() -> None:
+    longest = b".".join([b"a"] * 32_767) + b".b"
+    assert subject.is_valid_subject(longest)
+    assert subject.is_valid_subject(longest + b"c")
+    assert not subject.is_valid_subject(longest[:-1] + b".")
+    assert not subject.is_valid_subject(longest + b"cd")
+    assert subject.are_valid_subjects([b"a", longest + b"c"])
+    assert not subject.are_valid_subjects([b"a", longest + b"cd"])
 
 
 def test_many_are_told_to_be_well_formed_only_if_each_is() -> None:
@@ -113,3 +118,18 @@ def test_many_are_told_to_be_well_formed_only_if_each_is() -> None:
 def test_many_are_encoded_as_each_is() -> None:
     for many in ([], [""], ["a", "b.c"], ["a\nb", "c"], ["\n"], ["é", "", "ü.>"]):
         assert subject.encoded(many) == [each.encode() for each in many]
+
+
+@pytest.mark.parametrize("searched", [32, 1])
+def test_lines_that_overlap_are_found_at_once(
+    monkeypatch: pytest.MonkeyPatch, searched: int
+) -> None:
+    monkeypatch.setattr(subject, "_TOKENS_SEARCHED", searched)
+    valid = [each for each in PATTERNS if subject.is_valid_subject(each)]
+    for pattern in valid:
+        search = subject.line_search(pattern)
+        for other in valid:
+            found = search.search(f"(\n{other.decode()}\n$y.z") is not None
+            if searched == 32 or not found:
+                theirs = (b"(", other, b"$y.z")
+                assert found == any(subject.overlaps(pattern, each) for each in theirs)

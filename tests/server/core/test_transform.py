@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from jetstream_server.core.subject import matches
-from jetstream_server.core.transform import Transform, TransformError, fnv1a_32
+from jetstream_server.core.transform import Transform, TransformError, asked_transform, fnv1a_32
 
 VECTORS = json.loads((Path(__file__).parent / "transform_vectors.json").read_text())
 
@@ -59,3 +59,31 @@ def test_any_bytes_make_a_transform_or_a_refusal(source: bytes, destination: byt
     except TransformError:
         return
     assert (transform.apply(b"a.b", Random(1)) is not None) == matches(transform.source, b"a.b")
+
+
+def test_what_each_message_would_pay_for_is_bounded() -> None:
+    source = b".".join([b"*"] * 80)
+    uses = [
+        b"{{partition(9,%b)}}" % b",".join(b"%d" % n for n in range(1, count + 1))
+        for count in (64, 65)
+    ]
+    too_large = [
+        (source, uses[1], "uses more than 64 tokens"),
+        (source, b".".join([b"$1"] * 65), "uses more than 64 tokens"),
+        (b"a", b"x." * 2047 + b"xyz", "longer than 4096 bytes"),
+        (b"a" * (1 << 16) + b"b", b"x", "invalid subject"),
+    ]
+    asked_transform(source, uses[0])
+    asked_transform(b"a", b"x." * 2047 + b"xy")
+    asked_transform(b"a" * (1 << 16), b"x")
+    for pattern, destination, text in too_large:
+        with pytest.raises(TransformError, match=text):
+            asked_transform(pattern, destination)
+        # One that is kept already is not refused.
+        assert Transform(pattern, destination).apply(pattern.replace(b"*", b"t"), Random(1))
+
+
+def test_what_stands_for_itself_stands_together() -> None:
+    transform = Transform(b"a.*.>", b"x.y.{{wildcard(1)}}.z.$x.>")
+    assert transform.apply(b"a.b.c.d", Random(1)) == b"x.y.b.z.$x.c.d"
+    assert Transform(b"a.*", b"x.y").apply(b"a.b", Random(1)) == b"x.y"

@@ -300,6 +300,16 @@ def test_recovery_finds_ids_ttls_and_the_last_id(bench: Any) -> None:
     assert again.store.subject_count(b"s.b") == 0
 
 
+def test_messages_are_over_one_after_another_although_nobody_publishes(bench: Any) -> None:
+    stream = bench.stream(max_age=10 * SECOND, duplicate_window=SECOND)
+    for _ in range(3):
+        bench.publish(stream, b"s.a", b"")
+        bench.advance(3 * SECOND)
+    for first_seq in (2, 3, 4):
+        bench.advance(3 * SECOND)
+        assert stream.store.first_seq == first_seq
+
+
 def test_stop_keeps_and_delete_removes(bench: Any, make_consumer: Any) -> None:
     stream = bench.stream(max_age=SECOND, duplicate_window=SECOND)
     stream.add_consumer(consumer := make_consumer("c"))

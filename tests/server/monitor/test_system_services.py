@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
+from jetstream_server.base.clock import SECOND
 
 
 def one(client, subject, body=""):
@@ -26,6 +28,14 @@ def test_who_am_i(connect):
         },
     }
     assert one(connect("g"), "$SYS.REQ.USER.INFO", "anything")["data"]["account"] == "$G"
+
+
+def test_a_distant_end_of_a_user_is_told_in_nanoseconds(connect, now):
+    """That of a JWT which ends in the year 9999 is the last moment there is."""
+    client = connect("a")
+    client.session.adopt(replace(client.session.user, expires_at=2**63 - 1))
+    expires = one(client, "$SYS.REQ.USER.INFO")["data"]["expires"]
+    assert expires == (2**63 - 1 - now) // SECOND * SECOND
 
 
 def test_answers_are_numbered(connect):

@@ -64,8 +64,18 @@ def test_addresses_take_turns():
         ask("c", 21)
 
     heard = asyncio.run(compare(act, 6))
-    assert [number for number, _ in heard] == [0, 1, 10, 21, 2, 3]
+    assert [number for number, _ in heard] == [0, 3, 10, 21, 2, 1]
     assert all(is_right is (number % 2 == 0) for number, is_right in heard)
+
+
+def test_who_comes_after_many_wrong_ones_of_its_address_is_not_too_late():
+    def act(threads: PasswordThreads, ask: Any) -> None:
+        for number in range(1, 60, 2):
+            ask("a", number)
+        ask("a", 100)
+
+    heard = asyncio.run(compare(act, 31))
+    assert heard[:2] == [(1, False), (100, True)]
 
 
 def test_only_so_many_wait(monkeypatch: pytest.MonkeyPatch):
@@ -79,7 +89,7 @@ def test_only_so_many_wait(monkeypatch: pytest.MonkeyPatch):
             ask("b", number)
 
     heard = asyncio.run(compare(act, 4))
-    assert [number for number, _ in heard] == [0, 1, 10, 2]
+    assert [number for number, _ in heard] == [0, 8, 11, 7]
 
 
 def test_what_nobody_waits_for_is_not_compared():

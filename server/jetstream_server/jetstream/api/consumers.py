@@ -7,7 +7,7 @@ docs/reference/api.md#order-of-checks.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Annotated, Any, ClassVar
 
@@ -15,14 +15,21 @@ from pydantic import Field
 
 from jetstream_server.core.provenance import is_from_server, is_own_subject
 from jetstream_server.jetstream import errors
+from jetstream_server.jetstream.api.list_page import page_of
+from jetstream_server.jetstream.api.long_requests import is_long
 from jetstream_server.jetstream.api.request import Later, Request, route
-from jetstream_server.jetstream.api.request_body import read_body, read_body_if_json
+from jetstream_server.jetstream.api.request_body import (
+    read_body,
+    read_body_if_json,
+    read_body_in_steps,
+)
 from jetstream_server.jetstream.catalog.catalog import Catalog
 from jetstream_server.jetstream.configs.consumer_checks import check_group, check_replicas
 from jetstream_server.jetstream.configs.consumer_config import ConsumerConfig
 from jetstream_server.jetstream.consumers.consumer import Consumer
 from jetstream_server.jetstream.consumers.consumer_creation import (
     create_consumer,
+    note_filters,
     pause_consumer,
     reset_consumer,
 )
@@ -52,7 +59,7 @@ from jetstream_server.jetstream.wire.go_json import (
 )
 from jetstream_server.jetstream.wire.go_time import ZERO_TEXT, format_time
 from jetstream_server.protocol import headers as header_block
-from jetstream_server.store.ports import MessageStore, SubjectFilter
+from jetstream_server.store.ports import SubjectFilter
 
 # How many entries one answer holds.
 NAMES_MAX = 1024
@@ -116,49 +123,59 @@ _CREATE: Any = {"level_first": False, "check": _read_create}
 @route("CONSUMER.DURABLE.CREATE.*.*", "consumer_create_response", **_CREATE)
 def create_durable(catalog: Catalog, request: Request) -> dict[str, Any] | Later:
     """Make a durable consumer, the older way."""
-    body = _read_create_of(catalog, request, request.tokens[3])
-    _check_separators(request.tokens[4])
-    name, config = request.tokens[4], body.config
-    if not config.durable_name:
-        raise errors.CONSUMER_DURABLE_NAME_NOT_SET()
-    if config.durable_name != name:
-        raise errors.CONSUMER_DURABLE_NAME_NOT_MATCH_SUBJECT()
-    return _create(catalog, request, body, config.model_copy(update={"name": name}))
+
+    def chosen(body: CreateConsumerRequest) -> ConsumerConfig:
+        _check_stream(body, request.tokens[3])
+        _check_separators(request.tokens[4])
+        name, config = request.tokens[4], body.config
+        if not config.durable_name:
+            raise errors.CONSUMER_DURABLE_NAME_NOT_SET()
+        if config.durable_name != name:
+            raise errors.CONSUMER_DURABLE_NAME_NOT_MATCH_SUBJECT()
+        return config.model_copy(update={"name": name})
+
+    return _create(catalog, request, chosen)
 
 
 @route("CONSUMER.CREATE.*", "consumer_create_response", **_CREATE)
 def create_unnamed(catalog: Catalog, request: Request) -> dict[str, Any] | Later:
     """Make a consumer that the subject does not name: an ephemeral one, the older way."""
-    body = _read_create_of(catalog, request, request.tokens[2])
-    if body.config.durable_name:
-        raise errors.CONSUMER_EPHEMERAL_WITH_DURABLE_NAME()
-    _check_separators(body.config.name)
-    return _create(catalog, request, body, body.config)
+
+    def chosen(body: CreateConsumerRequest) -> ConsumerConfig:
+        _check_stream(body, request.tokens[2])
+        if body.config.durable_name:
+            raise errors.CONSUMER_EPHEMERAL_WITH_DURABLE_NAME()
+        _check_separators(body.config.name)
+        return body.config
+
+    return _create(catalog, request, chosen)
 
 
 @route("CONSUMER.CREATE.*.*", "consumer_create_response", **_CREATE)
 @route("CONSUMER.CREATE.*.*.>", "consumer_create_response", **_CREATE)
 def create_named(catalog: Catalog, request: Request) -> dict[str, Any] | Later:
     """Make or change a consumer; the name in the subject wins over the one in the body."""
-    body = _read_create_of(catalog, request, request.tokens[2])
-    _check_separators(request.tokens[3])
-    name, config = request.tokens[3], body.config
-    if config.durable_name and config.durable_name != name:
-        raise errors.CONSUMER_DURABLE_NAME_NOT_MATCH_SUBJECT()
-    filter_subject = ".".join(request.tokens[4:])
-    if filter_subject:
-        if config.filter_subjects:
-            raise errors.CONSUMER_MULTIPLE_FILTERS_NOT_ALLOWED()
-        if config.filter_subject != filter_subject:
-            raise errors.CONSUMER_CREATE_FILTER_SUBJECT_MISMATCH()
-    return _create(catalog, request, body, config.model_copy(update={"name": name}))
+
+    def chosen(body: CreateConsumerRequest) -> ConsumerConfig:
+        _check_stream(body, request.tokens[2])
+        _check_separators(request.tokens[3])
+        name, config = request.tokens[3], body.config
+        if config.durable_name and config.durable_name != name:
+            raise errors.CONSUMER_DURABLE_NAME_NOT_MATCH_SUBJECT()
+        filter_subject = ".".join(request.tokens[4:])
+        if filter_subject:
+            if config.filter_subjects:
+                raise errors.CONSUMER_MULTIPLE_FILTERS_NOT_ALLOWED()
+            if config.filter_subject != filter_subject:
+                raise errors.CONSUMER_CREATE_FILTER_SUBJECT_MISMATCH()
+        return config.model_copy(update={"name": name})
+
+    return _create(catalog, request, chosen)
 
 
-def _read_create_of(catalog: Catalog, request: Request, stream: str) -> CreateConsumerRequest:
-    body = _read_create(catalog.context, request)
+def _check_stream(body: CreateConsumerRequest, stream: str) -> None:
     if body.stream_name != stream:
         raise errors.STREAM_MISMATCH()
-    return body
 
 
 def _check_separators(name: str) -> None:
@@ -169,24 +186,59 @@ def _check_separators(name: str) -> None:
 
 
 def _create(
-    catalog: Catalog, request: Request, body: CreateConsumerRequest, config: ConsumerConfig
+    catalog: Catalog, request: Request, chosen: Callable[[CreateConsumerRequest], ConsumerConfig]
 ) -> dict[str, Any] | Later:
-    """Make a consumer; in slices, if very many subjects have to be looked at first."""
+    """Make a consumer; in slices, if the request is long, or very much has to be looked at first.
+
+    Args:
+        chosen: returns the config, with the name that counts, or refuses the request.
+    """
+    if is_long(request):
+        work = partial(_read_and_create, catalog, request, chosen)
+        return Sliced(catalog.context.slices, work, holds_client=True)
+    body = _read_create(catalog.context, request)
+    return _at_once_or_later(catalog, _creation(catalog, request, body, chosen(body)))
+
+
+def _read_and_create(
+    catalog: Catalog, request: Request, chosen: Callable[[CreateConsumerRequest], ConsumerConfig]
+) -> Iterator[dict[str, Any] | None]:
+    body = yield from read_body_in_steps(catalog.context, request, CreateConsumerRequest)
+    check_required_level(request.headers)
+    config = chosen(body)
+    yield None
+    yield from _creation(catalog, request, body, config)
+
+
+def _creation(
+    catalog: Catalog, request: Request, body: CreateConsumerRequest, config: ConsumerConfig
+) -> Iterator[dict[str, Any] | None]:
+    """Make a consumer, with pauses if very much has to be looked at first."""
     stream = catalog.streams.get(body.stream_name)  # if it is missing, that is refused in due order
-    if stream is not None and config.filters and not stream.store.offline:
-        looks = _look_ahead(stream.store, config)
-        if next(looks, True) is None:
-            # Holding the set keeps what is found out about it.
-            wanted = stream.store.filter(config.filters)
-            work = partial(_create_sliced, catalog, request, body, config, looks, wanted)
-            return Sliced(catalog.context.slices, work)
-    return _create_now(catalog, request, body, config)
+    if stream is not None and not stream.store.offline:
+        # Holding the set keeps what is found out about it.
+        wanted = stream.store.filter(config.filters) if config.filters else None
+        has_paused = False
+        for _ in _look_ahead(stream, config, wanted):
+            has_paused = True
+            yield None
+        if has_paused:
+            yield None
+        # Others may have been made meanwhile.
+        while (stream := catalog.streams.get(body.stream_name)) and not note_filters(stream):
+            yield None
+    yield _create_now(catalog, request, body, config)
 
 
-def _look_ahead(store: MessageStore, config: ConsumerConfig) -> Iterator[None]:
-    """Find out, one slice a step, what a consumer will ask of its stream when it is made. Whoever
-    asks the store gets these findings for as long as this generator lives."""
-    wanted = store.filter(config.filters)
+def _look_ahead(
+    stream: Stream, config: ConsumerConfig, wanted: SubjectFilter | None
+) -> Iterator[None]:
+    """Find out, one slice a step, what a consumer will ask of its stream when it is made."""
+    while not note_filters(stream):
+        yield
+    if wanted is None:
+        return
+    store = stream.store
     while not store.decide(wanted, SUBJECTS_AT_ONCE):
         yield
     start = 0
@@ -196,19 +248,6 @@ def _look_ahead(store: MessageStore, config: ConsumerConfig) -> Iterator[None]:
         start = store.sequence_at(int(config.opt_start_time))
     while start and not store.prepare_count(wanted, start, MESSAGES_AT_ONCE):
         yield
-
-
-def _create_sliced(
-    catalog: Catalog,
-    request: Request,
-    body: CreateConsumerRequest,
-    config: ConsumerConfig,
-    looks: Iterator[None],
-    wanted: SubjectFilter | None,
-) -> Iterator[dict[str, Any] | None]:
-    yield from looks
-    yield None
-    yield _create_now(catalog, request, body, config)
 
 
 def _create_now(
@@ -251,10 +290,35 @@ def _check_info(context: Context, request: Request) -> None:
 
 
 @route("CONSUMER.INFO.*.*", "consumer_info_response", level_first=False, check=_check_info)
-def info(catalog: Catalog, request: Request) -> dict[str, Any]:
+def info(catalog: Catalog, request: Request) -> dict[str, Any] | Later:
     """Show a consumer."""
     _check_info(catalog.context, request)
-    return _find(catalog, request).info(request.now)
+    return _at_once_or_later(catalog, _info(catalog, request))
+
+
+def _info(catalog: Catalog, request: Request) -> Iterator[dict[str, Any] | None]:
+    """Show a consumer, with pauses if very many subjects have come since the last look."""
+    for _ in _new_subjects(_find(catalog, request)):
+        yield None
+    yield _find(catalog, request).info(request.now)
+
+
+def _new_subjects(consumer: StreamConsumer) -> Iterator[None]:
+    """Look at the subjects that have come since a consumer did: very many one slice a step."""
+    if not isinstance(consumer, Consumer):
+        return
+    names_max = SUBJECTS_AT_ONCE // LIST_MAX  # as others may be asked about in the same turn
+    while not consumer.progress.cursor.look_ahead(names_max):
+        yield
+        names_max = SUBJECTS_AT_ONCE
+
+
+def _at_once_or_later(
+    catalog: Catalog, steps: Iterator[dict[str, Any] | None]
+) -> dict[str, Any] | Later:
+    if (answer := next(steps)) is not None:
+        return answer
+    return Sliced(catalog.context.slices, lambda: steps)
 
 
 @route("CONSUMER.NAMES.*", "consumer_names_response", _PAGE)
@@ -265,9 +329,23 @@ def names(catalog: Catalog, request: Request) -> dict[str, Any]:
 
 
 @route("CONSUMER.LIST.*", "consumer_list_response", _PAGE)
-def listing(catalog: Catalog, request: Request) -> dict[str, Any]:
+def listing(catalog: Catalog, request: Request) -> dict[str, Any] | Later:
     """List a stream's consumers with their config and state."""
-    consumers, page = _page(catalog, request, LIST_MAX)
+    return _at_once_or_later(catalog, _listing(catalog, request))
+
+
+def _listing(catalog: Catalog, request: Request) -> Iterator[dict[str, Any] | None]:
+    """List consumers, with pauses as `_info` has."""
+    consumers, page = _page(catalog, request, LIST_MAX, _texts)
+    has_paused = False
+    for consumer in consumers:
+        for _ in _new_subjects(consumer):
+            has_paused = True
+            yield None
+    if has_paused:  # meanwhile some may have come or gone
+        consumers, page = _page(catalog, request, LIST_MAX, _texts)
+    if len(consumers) < min(LIST_MAX, page["total"] - page["offset"]):
+        page["limit"] = len(consumers)  # clients go on from there
     stopped = {each.name: each.outage for each in consumers if each.outage}
     shown = [consumer.info(request.now) for consumer in consumers if not consumer.outage]
     for entry in shown:
@@ -276,17 +354,29 @@ def listing(catalog: Catalog, request: Request) -> dict[str, Any]:
         for key in ("_nats.level", "_nats.ver"):
             metadata.pop(key, None)
     page |= {"consumers": shown}
-    return page | {"missing": list(stopped), "offline": stopped} if stopped else page
+    yield page | {"missing": list(stopped), "offline": stopped} if stopped else page
+
+
+def _texts(consumer: StreamConsumer) -> int:
+    """Return how many texts and numbers the config of a consumer lists."""
+    if not isinstance(consumer, Consumer):
+        return 0
+    config = consumer.config
+    lists = (config.filter_subjects, config.metadata, config.backoff, config.priority_groups)
+    return sum(map(len, lists))
 
 
 def _page(
-    catalog: Catalog, request: Request, limit: int
-) -> tuple[list[StreamConsumer], dict[str, Any]]:
+    catalog: Catalog,
+    request: Request,
+    limit: int,
+    texts: Callable[[StreamConsumer], int] = lambda consumer: 0,
+) -> tuple[Sequence[StreamConsumer], dict[str, Any]]:
     body = read_body_if_json(catalog.context, request, ConsumerListRequest)
     found = sorted(_visible(catalog.stream(request.tokens[2])), key=lambda each: each.name)
     offset = min(max(body.offset, 0), len(found))
     page = {"total": len(found), "offset": offset, "limit": limit}
-    return found[offset : offset + limit], page
+    return page_of(found, offset, limit, texts), page
 
 
 def _visible(stream: Stream) -> list[StreamConsumer]:

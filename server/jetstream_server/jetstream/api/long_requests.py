@@ -16,23 +16,28 @@ from jetstream_server.jetstream.slices import Sliced
 BODY_AT_ONCE_MAX = 16 * 1024  # bytes
 
 
+def is_long(request: Request) -> bool:
+    """Tell whether a request is read in a turn of its own."""
+    return len(request.body) > BODY_AT_ONCE_MAX
+
+
 def answered_in_steps(
     context: Context,
     request: Request,
     steps: Iterator[dict[str, Any] | None],
     *,
-    is_long: bool = False,
+    takes_turns: bool = False,
 ) -> dict[str, Any] | Later:
     """Answer a request; its client is not heard while that takes more than a turn.
 
     Args:
         steps: give None after each step, and the answer at the end.
-        is_long: it takes turns, however short it is.
+        takes_turns: however short it is.
 
     Raises:
         ApiError: it is refused.
     """
-    if is_long or len(request.body) > BODY_AT_ONCE_MAX:
+    if takes_turns or is_long(request):
         return Sliced(context.slices, lambda: steps, holds_client=True)
     answer = None
     while answer is None:

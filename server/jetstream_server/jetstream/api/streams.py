@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 from jetstream_server.core.subject import is_valid_subject
 from jetstream_server.jetstream import errors
+from jetstream_server.jetstream.api.list_page import page_of
 from jetstream_server.jetstream.api.long_requests import answered_in_steps
 from jetstream_server.jetstream.api.purging import Purging
 from jetstream_server.jetstream.api.request import Later, Request, route
@@ -87,7 +88,7 @@ def _in_steps(
 ) -> dict[str, Any] | Later:
     # What other streams captured of late, or no longer do, has to be taken note of first.
     is_behind = not catalog.note_captured()
-    return answered_in_steps(catalog.context, request, steps, is_long=is_behind)
+    return answered_in_steps(catalog.context, request, steps, takes_turns=is_behind)
 
 
 def _create(catalog: Catalog, request: Request) -> Iterator[dict[str, Any] | None]:
@@ -207,12 +208,15 @@ def listing(catalog: Catalog, request: Request) -> dict[str, Any]:
     body = read_body_if_json(catalog.context, request, StreamListRequest)
     found = _names(catalog, body)
     offset = min(max(body.offset, 0), len(found))
-    page = found[offset : offset + LIST_MAX]
+    page = page_of(found, offset, LIST_MAX, partial(_texts, catalog))
+    limit = LIST_MAX
+    if len(page) < min(LIST_MAX, len(found) - offset):
+        limit = len(page)  # clients go on from there
     reasons = {name: reason for name in page if (reason := catalog.offline_reason(name))}
     answer: dict[str, Any] = {
         "total": len(found),
         "offset": offset,
-        "limit": LIST_MAX,
+        "limit": limit,
         "streams": [
             listed_info(catalog.streams[name], request.now) for name in page if name not in reasons
         ],
@@ -253,6 +257,16 @@ def purge(catalog: Catalog, request: Request) -> dict[str, Any] | Later:
     purging = Purging(stream, pattern, body.seq, body.keep)
     purged = purging.begin(request.now)
     return purging if purged is None else {"success": True, "purged": purged}
+
+
+def _texts(catalog: Catalog, name: str) -> int:
+    """Return how many texts the config of a stream lists."""
+    stream = catalog.streams.get(name)
+    if stream is None:
+        return 0
+    config = stream.config
+    origins = sum(1 + len(each.subject_transforms) for each in config.sources)
+    return len(config.subjects) + len(config.metadata) + 5 * origins
 
 
 def _names(catalog: Catalog, body: StreamListRequest) -> list[str]:

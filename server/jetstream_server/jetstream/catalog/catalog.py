@@ -14,12 +14,12 @@ from jetstream_server import API_LEVEL
 from jetstream_server.base.errors import JetStreamServerError, StoreError
 from jetstream_server.base.limits import OUTBOX_LOW_BYTES
 from jetstream_server.core.containment import Incident
+from jetstream_server.core.disjoint_patterns import DisjointPatterns
 from jetstream_server.core.pattern_tree import TooManyMeetError
-from jetstream_server.core.subject import overlaps
+from jetstream_server.core.subject import line_search, overlaps
 from jetstream_server.core.subscription import Outlet
 from jetstream_server.jetstream import errors
 from jetstream_server.jetstream.advisory import publish_stream_action
-from jetstream_server.jetstream.catalog.captured_subjects import CapturedSubjects
 from jetstream_server.jetstream.catalog.configs_of import ConfigsOf
 from jetstream_server.jetstream.catalog.metering import Metering, Usage
 from jetstream_server.jetstream.catalog.noted_dict import NotedDict
@@ -112,7 +112,7 @@ class Catalog:
         templates = vault.folder(_TEMPLATES, memory=False).config()
         self.templates = StreamTemplates(self, context, templates)
         self._unread: dict[tuple[str, str], str] = {}  # consumers that could not be read, and why
-        self._captured = CapturedSubjects()  # by which stream; brought up to date by `_changed`
+        self._captured = DisjointPatterns()  # by which stream; brought up to date by `_changed`
         self._spools: set[int] = set()  # numbers of restores under way
         self._reported: set[str] = set()  # warnings that were logged, so that each is logged once
 
@@ -138,10 +138,12 @@ class Catalog:
         if not subject:
             return sorted([*self.streams, *self.offline])
         pattern = subject.encode()
+        search = line_search(pattern)
         return sorted(
             name
             for name, stream in self.streams.items()
-            if any(overlaps(own, pattern) for own in stream.config.subject_patterns)
+            if search.search("\n".join(stream.config.subjects))
+            and any(overlaps(own, pattern) for own in stream.config.subject_patterns)
         )
 
     def offline_reason(self, name: str) -> str:
@@ -634,13 +636,14 @@ class Catalog:
 
     def _follow_changed(self) -> None:
         for name in self._changed:
-            self._captured.follow(name, self._config_of(name))
+            config = self._config_of(name)
+            self._captured.follow(name, [] if config is None else config.subject_patterns)
         self._changed.clear()
 
     def _check_overlap(self, config: StreamConfig) -> None:
         self._follow_changed()
         try:
-            is_taken = self._captured.overlap(config)
+            is_taken = self._captured.overlap(config.name, config.subject_patterns)
         except TooManyMeetError:
             raise errors.STREAM_INVALID_CONFIG(TOO_MANY_MEET) from None
         if is_taken:

@@ -227,6 +227,7 @@ class Outages:
         self._feeds.pop(feed, None)
 
 
+@dataclass(slots=True, eq=False)
 class Comeback:
     """Brings one stream back. Scheduled.
 
@@ -236,19 +237,11 @@ class Comeback:
         not_opened: told when it has tripped once more.
     """
 
-    def __init__(
-        self,
-        catalog: StreamList,
-        context: Context,
-        offline: OfflineStream,
-        remnants: list[Remnant],
-        not_opened: Callable[[OfflineStream, Incident, int], None],
-    ) -> None:
-        self._catalog = catalog
-        self._context = context
-        self._offline = offline
-        self._remnants = remnants
-        self._not_opened = not_opened
+    _catalog: StreamList
+    _context: Context
+    _offline: OfflineStream
+    _remnants: list[Remnant]
+    _not_opened: Callable[[OfflineStream, Incident, int], None]
 
     def tick(self, now: int) -> None:
         """Open the stream again once the disk has all that was queued for it."""

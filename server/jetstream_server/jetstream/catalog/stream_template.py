@@ -249,7 +249,8 @@ class StreamTemplates:
             return
         try:
             for stored in orjson.loads(data)["templates"]:
-                self._add(decode(orjson.dumps(stored), StreamTemplateConfig, strict=False))
+                text = orjson.dumps(stored)
+                self._add(decode(text, StreamTemplateConfig, strict=False, is_stored=True))
         except (ApiError, ValueError, KeyError, TypeError) as error:
             raise StoreError(f"the stream templates can not be read: {error}") from None
 

@@ -7,10 +7,9 @@ the first mistake wins, and clients compare the texts.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 
 from jetstream_server.base.clock import MILLISECOND
-from jetstream_server.core.pattern_tree import PatternTree, TooManyMeetError, first_overlap
+from jetstream_server.core.pattern_tree import TooManyMeetError, first_overlap
 from jetstream_server.core.subject import (
     are_valid_subjects,
     encoded,
@@ -67,7 +66,6 @@ def check(config: ConsumerConfig, stream: StreamConfig, bounds: ConsumerBounds) 
     if config.durable_name and config.name and config.durable_name != config.name:
         raise errors.CONSUMER_CREATE_DURABLE_AND_NAME_MISMATCH()
     _check_metadata(config)
-    _check_workqueue(config, stream)
     _check_priority(config)
 
 
@@ -222,9 +220,8 @@ def _check_metadata(config: ConsumerConfig) -> None:
         raise errors.CONSUMER_METADATA_LENGTH("128KB")
 
 
-def _check_workqueue(config: ConsumerConfig, stream: StreamConfig) -> None:
-    if stream.retention != "workqueue":
-        return
+def check_workqueue(config: ConsumerConfig) -> None:
+    """Refuse a new consumer that a work queue cannot have, whatever others it has."""
     if config.ack_policy not in ("explicit", "flow_control"):
         raise errors.CONSUMER_WQ_REQUIRES_EXPLICIT_ACK()
     if config.deliver_policy != "all":
@@ -252,26 +249,6 @@ def check_group(group: str) -> None:
         raise errors.CONSUMER_EMPTY_GROUP_NAME()
     if _GROUP_NAME.fullmatch(group) is None:
         raise errors.CONSUMER_INVALID_GROUP_NAME()
-
-
-def check_workqueue_filters(config: ConsumerConfig, others: Sequence[ConsumerConfig]) -> None:
-    """Refuse a second consumer for messages of a work queue that have one already; what mirrors and
-    sources read with does not count."""
-    if config.direct or config.sourcing:
-        return
-    others = [other for other in others if not (other.direct or other.sourcing)]
-    if not config.filters:
-        if others:
-            raise errors.CONSUMER_WQ_MULTIPLE_UNFILTERED()
-        return
-    mine = PatternTree(config.filters)
-    for other in others:
-        try:
-            is_unique = not mine.overlaps(PatternTree(other.filters or (b">",)))
-        except TooManyMeetError:
-            is_unique = False
-        if not is_unique:
-            raise errors.CONSUMER_WQ_CONSUMER_NOT_UNIQUE()
 
 
 # -- updates -----------------------------------------------------------------------------------

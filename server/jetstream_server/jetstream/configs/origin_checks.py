@@ -7,7 +7,7 @@ from typing import Any
 
 from jetstream_server.core.pattern_tree import TooManyMeetError, first_overlapped
 from jetstream_server.core.subject import is_literal, is_valid_literal, is_valid_subject, overlaps
-from jetstream_server.core.transform import Transform, TransformError
+from jetstream_server.core.transform import TransformError, asked_transform
 from jetstream_server.jetstream import errors
 from jetstream_server.jetstream.configs.stream_config import (
     ExternalStream,
@@ -208,7 +208,7 @@ def _check_transforms(
             raise bad_source(f"invalid subject {transform.src}")
         if transform.dest:
             try:
-                Transform(source, transform.dest.encode())
+                asked_transform(source, transform.dest.encode())
             except TransformError as error:
                 raise bad_destination(error) from None
         if place == overlapped:

@@ -20,7 +20,7 @@ from jetstream_server.core.subject import (
     is_valid_subject,
     overlaps,
 )
-from jetstream_server.core.transform import Transform, TransformError
+from jetstream_server.core.transform import TransformError, asked_transform
 from jetstream_server.jetstream import errors
 from jetstream_server.jetstream.configs.account_limits import AccountLimits, ServerLimits
 from jetstream_server.jetstream.configs.origin_checks import (
@@ -344,7 +344,7 @@ def _check_subject_transform(config: StreamConfig) -> None:
     if not destination:
         return
     try:
-        Transform(source.encode(), destination.encode())
+        asked_transform(source.encode(), destination.encode())
     except TransformError as error:
         raise errors.STREAM_TRANSFORM_INVALID_DESTINATION(error) from None
 
@@ -358,7 +358,7 @@ def _check_republish(config: StreamConfig, pedantic: bool) -> None:
     subjects = _subjects(config)
     if destination:
         try:
-            Transform(source.encode(), destination.encode())
+            asked_transform(source.encode(), destination.encode())
         except TransformError:
             raise _invalid(
                 "stream configuration for republish with transform from "

@@ -43,7 +43,8 @@ def load_config(name: str, folder: StreamFolder) -> tuple[StreamConfig, int]:
         stored: dict[str, Any] = orjson.loads(data)
         created = int(parse_time(stored["created"]))
         # Fields that only a newer server knows are no reason to refuse; the level decides.
-        config = decode(orjson.dumps(stored["config"]), StreamConfig, strict=False)
+        text = orjson.dumps(stored["config"])
+        config = decode(text, StreamConfig, strict=False, is_stored=True)
     except (ApiError, ValueError, KeyError, TypeError) as error:
         raise StoreError(f"the config file can not be read: {error}") from None
     if config.name != name:

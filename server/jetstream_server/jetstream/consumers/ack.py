@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable
+from dataclasses import dataclass
 from enum import Enum
 
 import orjson
@@ -53,7 +54,7 @@ def ack_sequence(subject: bytes) -> int:
 
 
 def ack_counts(subject: bytes) -> tuple[int, int]:
-    """Return what an ack subject tells of a message: how often it was out, and which of the
+    """Return what an ack subject tells of a message: how often it had been out, and which of the
     consumer's deliveries it was; -1 for what is not a number."""
     parts = subject.split(b".")
     token = _SEQUENCE_TOKEN_V1 if len(parts) == _TOKENS_V1 else _SEQUENCE_TOKEN_V2
@@ -89,6 +90,7 @@ def nak_delay(text: bytes) -> int:
     return min(max(delay, 0), _DELAY_NS_MAX)
 
 
+@dataclass(slots=True, eq=False)
 class Acks:
     """Takes the acks of one consumer. A Receiver for its ack subjects.
 
@@ -96,17 +98,10 @@ class Acks:
         request: takes a pull request that came with an ack: reply subject, body and time.
     """
 
-    def __init__(
-        self,
-        shared: ConsumerContext,
-        files: ConsumerFiles,
-        inactivity: Inactivity,
-        request: Callable[[bytes, bytes, int], None],
-    ) -> None:
-        self._shared = shared
-        self._files = files
-        self._inactivity = inactivity
-        self._request = request
+    _shared: ConsumerContext
+    _files: ConsumerFiles
+    _inactivity: Inactivity
+    _request: Callable[[bytes, bytes, int], None]
 
     def receive(self, stretch: Stretch) -> None:
         """Take acks; plain ones a run at a time."""
@@ -126,8 +121,8 @@ class Acks:
         shared.wake()
 
     def take_last(self, headers: bytes, now: int) -> None:
-        """Take an answer to flow control as the ack that it is for such a consumer: of everything
-        up to the last message that it names."""
+        """Take an answer to flow control, which a `flow_control` consumer reads as an ack of
+        everything up to the last message that it names."""
         last = unsigned(header(headers, _LAST_STREAM_SEQ))
         if last >= 0:
             progress = self._shared.progress
@@ -196,7 +191,7 @@ class Acks:
 
     def _last_counting(self, sequences: array[int]) -> int:
         """Return the last of these whose ack counts for everything before it, 0 for none. It is
-        pending, or was so when its message was removed from the stream."""
+        pending, or was when its message was removed from the stream."""
         progress, store = self._shared.progress, self._shared.stream.store
         pending = progress.last_pending(sequences)
         above = max(pending, progress.floor_stream_seq)
@@ -206,7 +201,8 @@ class Acks:
         return pending
 
     def _late(self, sequences: array[int], settled: array[int]) -> array[int]:
-        """Return which of the others the stream keeps although this consumer was done with them.
+        """Return which of the sequences that were not settled the stream keeps, although this
+        consumer is done with them.
 
         Nothing is remembered of a message that was given up on after its first delivery; it does
         not matter whether the limit was the same then as now.
@@ -230,7 +226,7 @@ class Acks:
         return late
 
     def _acked(self, settled: array[int], floor: int, now: int, *, is_answered: bool) -> None:
-        """Have what an ack changed saved, and tell the stream; `floor` is the one before the
+        """Have saved what an ack changed, and tell the stream; `floor` is the one before the
         ack."""
         shared = self._shared
         shared.acked_at = now
@@ -284,7 +280,7 @@ class Acks:
             shared.acked_at = now
         if is_pending:
             shared.settle(progress.terminate(sequence), now)
-        # It is told also of a message that was settled before, as the genuine server does.
+        # Even of a message that was settled before, as in the genuine server.
         deliveries, consumer_seq = (max(count, 0) for count in counts)
         shared.advisories.terminated(consumer_seq, sequence, deliveries, reason, now)
 

@@ -74,7 +74,7 @@ class Consumer:
         pull: sends messages to those who ask for them.
         push: sends messages to those who listen, None for a pull consumer.
         paused_until: when delivery goes on; in the past if it is not paused.
-        outage: empty, as it serves.
+        outage: always empty: one that does not serve is replaced by a `HaltedConsumer`.
     """
 
     def __init__(
@@ -219,7 +219,7 @@ class Consumer:
             # The client's connection wakes it when it drains; what waits for a flush does not.
             self._timers.schedule("retry", now + _RETRY_NS)
         if supply.settled:
-            # Here, delivered is as good as acknowledged. It is settled only now, because the
+            # Without acks, what is delivered is done with. It is settled only now, because the
             # store's buffers were read from until now.
             self.settle(supply.settled, now)
             supply.settled = array("Q")

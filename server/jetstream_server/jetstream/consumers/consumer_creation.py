@@ -18,7 +18,7 @@ from jetstream_server.jetstream import errors
 from jetstream_server.jetstream.configs.consumer_checks import (
     check,
     check_update,
-    check_workqueue_filters,
+    check_workqueue,
 )
 from jetstream_server.jetstream.configs.consumer_config import (
     ConsumerBounds,
@@ -75,11 +75,11 @@ def create_consumer(
         if existing.outage:
             raise errors.CONSUMER_OFFLINE_REASON(existing.outage)
         assert isinstance(existing, Consumer)
-        # A threshold left out differs from the one filled in: the genuine server compares so.
+        # A threshold left out differs from the one filled in, as the genuine server compares them.
         is_as_it_was = existing.config == config and asked_threshold == config.inactive_threshold
         if action == "create" and not is_as_it_was:
             raise errors.CONSUMER_ALREADY_EXISTS()
-        _check_retention(config, stream, existing)
+        _check_unique(name, config, stream)
         if asked_threshold <= 0:
             # What is filled in depends on what the consumer was, not on what it becomes.
             stays = existing.config.is_durable or not existing.config.inactive_threshold
@@ -90,7 +90,9 @@ def create_consumer(
     if action == "update":
         raise errors.CONSUMER_DOES_NOT_EXIST()
     _check_count(config, stream, bounds)
-    _check_retention(config, stream, None)
+    if stream.config.retention == "workqueue":
+        check_workqueue(config)
+    _check_unique(name, config, stream)
     name = name or _new_name(stream)
     consumer = Consumer(
         stream, name, config, now, _new_progress(stream, config), _files(stream, name, config)
@@ -108,29 +110,38 @@ def create_consumer(
     return consumer
 
 
-def _configs_beside(existing: object, stream: Stream) -> list[ConsumerConfig]:
-    """Return the configs of the other consumers of a stream, without the server's own."""
-    return [
-        consumer.config
-        for consumer in stream.consumers.values()
-        if isinstance(consumer, Consumer) and consumer is not existing and not consumer.internal
-    ]
+def _configs(stream: Stream) -> dict[str, ConsumerConfig]:
+    """Return the configs of the consumers of a stream, without the server's own."""
+    return {
+        name: consumer.config
+        for name, consumer in stream.consumers.items()
+        if isinstance(consumer, Consumer) and not consumer.internal
+    }
 
 
 def _check_count(config: ConsumerConfig, stream: Stream, bounds: ConsumerBounds) -> None:
     if config.direct or config.sourcing:
         return
     largest = stream.config.max_consumers
-    # First all of them: hardly ever are there so many that it matters which of them count.
+    # All are counted first: there are hardly ever so many that it matters which of them count.
     if bounds.is_full(len(stream.consumers), largest) and bounds.is_full(
-        len(_configs_beside(None, stream)), largest
+        len(_configs(stream)), largest
     ):
         raise errors.MAXIMUM_CONSUMERS_LIMIT()
 
 
-def _check_retention(config: ConsumerConfig, stream: Stream, existing: object) -> None:
+def note_filters(stream: Stream) -> bool:
+    """Take note of some more of what the consumers of a work queue read, so that whoever makes
+    another need not wait for it; tell whether that was all."""
+    if stream.config.retention != "workqueue":
+        return True
+    return stream.taken_filters.follow(_configs(stream))
+
+
+def _check_unique(name: str, config: ConsumerConfig, stream: Stream) -> None:
     if stream.config.retention == "workqueue":
-        check_workqueue_filters(config, _configs_beside(existing, stream))
+        note_filters(stream)
+        stream.taken_filters.check(name, config)
 
 
 def _new_name(stream: Stream) -> str:
@@ -319,7 +330,7 @@ def restore_consumer(
     progress = progress or _first_progress(stream, config, created)
     consumer = Consumer(stream, name, config, created, progress, files)
     consumer.files.has_state_file = has_state_file
-    if is_ahead:  # what holds for lost messages must not be said about others
+    if is_ahead:  # what was true of lost messages must not be said of those that replace them
         consumer.files.save()
     stream.add_consumer(consumer)
     consumer.start(now)
@@ -366,7 +377,8 @@ def _load_config(file: StateFile) -> tuple[ConsumerConfig, int, bytes | None]:
         stored = orjson.loads(data)
         created = int(parse_time(stored["created"]))
         # Fields that only a newer server knows are no reason to refuse.
-        config = decode(orjson.dumps(stored["config"]), ConsumerConfig, strict=False)
+        text = orjson.dumps(stored["config"])
+        config = decode(text, ConsumerConfig, strict=False, is_stored=True)
         state = stored.get("state")
         first_state = None if state is None else b64decode(state, validate=True)
     except (ApiError, ValueError, KeyError, TypeError) as error:

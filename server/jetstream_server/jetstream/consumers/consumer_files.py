@@ -8,6 +8,7 @@ come again. One save at the end of a turn serves every answer of the turn.
 from __future__ import annotations
 
 from base64 import b64encode
+from dataclasses import dataclass, field
 
 from jetstream_server.base.clock import MILLISECOND
 from jetstream_server.jetstream.consumers.consumer_context import ConsumerContext
@@ -24,6 +25,7 @@ _SAVE_NS = 100 * MILLISECOND
 _STATE_BESIDE_MAX = 256 * 1024  # bytes
 
 
+@dataclass(eq=False)
 class ConsumerFiles:
     """Saves one consumer.
 
@@ -38,21 +40,14 @@ class ConsumerFiles:
         has_state_file: its state is in a file of its own, and not with its config.
     """
 
-    def __init__(
-        self,
-        shared: ConsumerContext,
-        created: int,
-        files: tuple[StateFile, StateFile] | None,
-        output: Output,
-    ) -> None:
-        self._shared = shared
-        self._created = created
-        self._output = output
-        self.files = files
-        self.has_state_file = False
-        self._is_unsaved = False
-        self._must_save_now = False
-        self._unsaved_answers: list[Send] = []
+    _shared: ConsumerContext
+    _created: int
+    files: tuple[StateFile, StateFile] | None
+    _output: Output
+    has_state_file: bool = False
+    _is_unsaved: bool = False
+    _must_save_now: bool = False  # before the answers of this turn
+    _unsaved_answers: list[Send] = field(default_factory=list)  # which report what is unsaved
 
     def changed(self, now: int, *, must_precede_answer: bool = False) -> None:
         """Progress changed: save it before an answer that reports it, or otherwise before long."""

@@ -61,7 +61,7 @@ class Delivery:
         self._sublist = context.sublist
         self.ack_head = f"$JS.ACK.{stream}.{consumer}.".encode()
         self.headers_only = headers_only
-        self._turn = 0
+        self._turn = 0  # the member of a queue group that was served last
         self._in_flight = context.output.in_flight
 
     def match(self, subject: bytes) -> Match:
@@ -169,10 +169,11 @@ class Delivery:
         return batch.window.sizes[at] + self.reply_bytes(batch, at)
 
     def charged_bytes(self, batch: DeliveryBatch) -> int | None:
-        """Return what a batch counts towards `max_bytes`, None when each would have to be looked
-        at.
+        """Return what a batch counts towards `max_bytes`, None when each message would have to be
+        looked at.
 
-        The sizes and the `reply_bytes` of all its messages, by counting digits for stretches.
+        That is the sizes and the `reply_bytes` of all its messages; digits are counted a stretch at
+        a time.
         """
         if self.headers_only:
             return None

@@ -34,8 +34,8 @@ class FlowControl:
         """Start over, as when the client went away."""
         self.asked = b""
         self._window_bytes = WINDOW_BYTES_START
-        self._in_flight = 0
-        self._asked_about = 0
+        self._in_flight = 0  # bytes
+        self._asked_about = 0  # bytes in flight when the open question was asked
 
     @property
     def is_stalled(self) -> bool:

@@ -3,7 +3,8 @@
 It keeps what the consumer has yet to read: on an interest stream it wants whatever the filter
 matches. Clients that ask it for messages wait. It is restarted from its stored state after a pause;
 then those who waited are told to ask again. One that keeps no state is restarted at the point up to
-which everything was acknowledged. The server's own consumers go: mirrors and sources make new ones.
+which everything was acknowledged. The server's own consumers are removed: mirrors and sources make
+new ones.
 """
 
 from __future__ import annotations

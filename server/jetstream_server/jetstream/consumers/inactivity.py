@@ -41,7 +41,7 @@ class Inactivity:
         self._shared.timers.cancel("inactive")
 
     def restart(self, now: int) -> None:
-        """Follow another threshold of the config."""
+        """The config has another threshold: the time starts over."""
         self._shared.timers.cancel("inactive")
         self.touch(now)
 

@@ -21,9 +21,9 @@ class RateLimit:
     def __init__(self, bits_per_second: int, burst_bytes: int) -> None:
         self._bytes_per_second = max(bits_per_second // 8, 1)
         self._burst_bytes = max(burst_bytes, 1)
-        self._tokens = self._burst_bytes
-        self._filled_at = 0
-        self._remainder = 0
+        self._tokens = self._burst_bytes  # bytes that may go now
+        self._filled_at = 0  # nanoseconds since the epoch, 0 for never
+        self._remainder = 0  # billionths of a byte
 
     def allowed(self, sizes: list[int], now: int) -> tuple[int, int]:
         """Return how many messages of these sizes may go now, and when the next one may."""
@@ -62,7 +62,8 @@ class OriginalPace:
 
     def __init__(self, last_seq: int) -> None:
         self._last_seq = last_seq
-        self._stored_at = 0  # of the message delivered last
+        # When the message delivered last was stored, and when it went; 0 for none.
+        self._stored_at = 0
         self._sent_at = 0
 
     def allowed(self, window: Window, now: int) -> tuple[int, int]:

@@ -1,9 +1,9 @@
 """Pull consumers: requests wait in a queue, and messages are dealt out to them.
 
 Messages go out a window at a time; when several requests wait, each message goes to the next one in
-turn, so that workers share fairly. A request leaves with a status, or silently when all it wanted
-came or nobody listens on its inbox any more. Statuses are byte-exact: client libraries match on
-them (docs/reference/consumers.md#statuses).
+turn, so that workers share fairly. A request leaves with a status, or silently when it has got all
+it wanted or nobody listens on its inbox any more. Statuses are byte-exact: client libraries match
+on them (docs/reference/consumers.md#statuses).
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from jetstream_server.jetstream.consumers.priority import (
     is_overflowing,
     refusal,
 )
+from jetstream_server.jetstream.consumers.progress.cursor import SUBJECTS_AT_ONCE
 from jetstream_server.jetstream.consumers.progress.selection import shortened
 from jetstream_server.jetstream.consumers.pull_request import PullRequest, parse_request
 from jetstream_server.jetstream.consumers.supply import Offer, Supply
@@ -54,7 +55,8 @@ class Pull:
         self._inactivity = inactivity
         # Insertion order is the order of service; a served request moves to the end.
         self._waiting: dict[PullRequest, None] = {}
-        self._searches = False  # a search for messages goes on in the next turn
+        self._searches = False  # whether a search for messages goes on in the next turn
+        self._is_behind = False  # whether it is not known yet what there is to send
         self.pin = Pin()
 
     # -- requests come in ------------------------------------------------------------------
@@ -95,7 +97,7 @@ class Pull:
         if 0 < request.expires_at <= now:
             shared.delivery.status(reply, b"408 Request Timeout", request.pending_fields)
             return
-        if request.no_wait and not self._may_answer_at_once(request):
+        if request.no_wait and not self._admit_no_wait(request):
             return
         if len(self._waiting) >= shared.config.max_waiting:
             self._prune(now)
@@ -125,9 +127,12 @@ class Pull:
             self._hold_pin(now)
         return b""
 
-    def _may_answer_at_once(self, request: PullRequest) -> bool:
+    def _admit_no_wait(self, request: PullRequest) -> bool:
         """Refuse a no_wait request that can get nothing; True if it is to be queued."""
         progress = self._shared.progress
+        self._is_behind = self._is_behind or not progress.cursor.look_ahead(SUBJECTS_AT_ONCE)
+        if self._is_behind:
+            return True  # if there is nothing, that is answered when it is known
         available = progress.cursor.num_pending() + progress.redelivery.queued
         if not available:
             if not request.expires_at:
@@ -171,6 +176,12 @@ class Pull:
     def advance(self, now: int) -> None:
         """Serve the waiting requests with what there is."""
         shared = self._shared
+        self._is_behind = bool(self._waiting) and not shared.progress.cursor.look_ahead(
+            SUBJECTS_AT_ONCE
+        )
+        if self._is_behind:
+            shared.wake()
+            return
         budget = TURN_BYTES
         while self._waiting:
             if budget <= 0:
@@ -192,7 +203,7 @@ class Pull:
         self._searches = False
         self._supply.pass_over(now)
         available = self._supply.count
-        turns = self._turns(available, now) if available else []
+        turns = self._pick_turns(available, now) if available else []
         if not turns:
             return None
         request, match = turns[0]
@@ -261,8 +272,9 @@ class Pull:
                 shared.delivery.status(request.reply, line, request.pending_fields)
         return sent
 
-    def _turns(self, count_max: int, now: int) -> list[tuple[PullRequest, Match]]:
-        """Return the requests that are to get the next messages in turn, at most this many.
+    def _pick_turns(self, count_max: int, now: int) -> list[tuple[PullRequest, Match]]:
+        """Return the requests that are to get the next messages in turn, at most this many, and
+        drop those on the way that are over.
 
         What makes them eligible is the same for all of them, and stays so while they are served
         (`_steady_count`).
@@ -297,7 +309,7 @@ class Pull:
         return outpinned
 
     def _steady_count(self) -> int:
-        """Return how many messages may go before a minimum is reached or no longer reached."""
+        """Return how many messages may go before a minimum is met, or no longer met."""
         progress = self._shared.progress
         pending, ack_pending = progress.cursor.num_pending(), len(progress.pending)
         changes = [
@@ -332,7 +344,7 @@ class Pull:
     ) -> int:
         """Deal an offer out to requests in turn, a message to each; return the bytes queued.
 
-        What goes to one subscription is sent together and in order, whoever of its requests it is
+        What goes to one subscription is sent together and in order, whichever of its requests it is
         for: clients ask again before the last request is used up, on the same inbox or on another
         that the same wildcard subscription reads.
         """
@@ -448,8 +460,7 @@ class Pull:
         shared.timers.schedule("pin", self.pin.deadline)
 
     def unpin(self, reason: str, now: int) -> None:
-        """Give up the chosen client; one who asks for that (`admin`) is told even if there is
-        none."""
+        """Give up the chosen client; for an `admin` the advisory is sent even if there is none."""
         shared = self._shared
         if self.pin.id or reason == "admin":
             group = self.pin.group or shared.config.priority_groups[0]
@@ -468,7 +479,7 @@ class Pull:
             self._drop(request, b"408 Request Timeout", request.pending_fields)
             return
         if 0 < request.heartbeat_at <= now:
-            if not self._shared.is_blocked:
+            if not self._shared.is_blocked and not self._is_behind:
                 self._end_no_wait()
             if request not in self._waiting:
                 return

@@ -17,6 +17,7 @@ from jetstream_server.jetstream.consumers.consumer_context import ConsumerContex
 from jetstream_server.jetstream.consumers.flow_control import FlowControl
 from jetstream_server.jetstream.consumers.inactivity import Inactivity
 from jetstream_server.jetstream.consumers.pacing import RateLimit
+from jetstream_server.jetstream.consumers.progress.cursor import SUBJECTS_AT_ONCE
 from jetstream_server.jetstream.consumers.supply import Offer, Supply
 
 TURN_BYTES = limits.OUTBOX_LOW_BYTES
@@ -52,12 +53,12 @@ class Push:
         if config.flow_control:
             self._flow = FlowControl(shared.stream.name, shared.name, shared.nuid)
         self._acks_by_flow_control = config.ack_policy == "flow_control"
-        self._rate: RateLimit | None = None
+        self._rate: RateLimit | None = None  # None for no limit
         if config.rate_limit_bps:
             burst = max(shared.stream.config.max_msg_size, 0) or limits.PAYLOAD_BYTES_MAX
             self._rate = RateLimit(config.rate_limit_bps, burst)
         self.is_active = False
-        self._searches = False  # what comes next waits for the next turn
+        self._searches = False  # whether a search for messages goes on in the next turn
 
     def retarget(self) -> None:
         """Follow an update of deliver subject or group."""
@@ -91,6 +92,9 @@ class Push:
         if not self.is_active:
             return
         shared = self._shared
+        if not shared.progress.cursor.look_ahead(SUBJECTS_AT_ONCE):
+            shared.wake()
+            return
         match = shared.delivery.match(self.subject)
         budget = TURN_BYTES
         while True:
@@ -177,7 +181,7 @@ class Push:
             self.watch_inactivity(now)
 
     def watch_inactivity(self, now: int) -> None:
-        """Start the time after which the consumer goes, if nobody comes to listen."""
+        """Unless somebody listens, start the time after which the consumer goes."""
         if not self.is_active:
             self._inactivity.begin(now)
 

@@ -53,14 +53,14 @@ class Supply:
 
     @property
     def count(self) -> int:
-        """How many messages there are to send, 0 when none may go now."""
+        """Return how many messages there are to send, 0 when none may go now."""
         if self._shared.is_paused:
             return 0
         progress = self._shared.progress
         return progress.redelivery.queued + (progress.cursor.num_pending() if progress.room else 0)
 
     def pass_over(self, now: int) -> None:
-        """Give up messages in front that were out as often as allowed, whoever waits, and skip
+        """Give up on messages in front that were out as often as allowed, whoever waits, and skip
         those that nobody wants."""
         if self._shared.is_paused:
             return
@@ -111,7 +111,7 @@ class Supply:
         return None
 
     def give_up(self, sequence: int, now: int) -> None:
-        """No longer deliver a message."""
+        """Give up on a message that was out as often as allowed."""
         progress = self._shared.progress
         deliveries = progress.redelivery.deliveries(sequence)
         progress.exhaust(sequence)

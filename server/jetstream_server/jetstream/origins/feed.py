@@ -131,15 +131,15 @@ class Feed:
         self._source = source
         self._reader = reader
         self._request = OriginRequest(context, stream, source, kind, name_seed)
-        self._made_name = ""
+        self._made_name = ""  # of the consumer, as the origin says
         self._stage = _Stage.STOPPED
-        self._deliveries: Subscription | None = None
-        self._answers: Subscription | None = None
-        self._early: list[tuple[PubRun, int, int]] = []
-        self._last_consumer_seq = 0
+        self._deliveries: Subscription | None = None  # to what the consumer sends
+        self._answers: Subscription | None = None  # to the answer to the request for it
+        self._early: list[tuple[PubRun, int, int]] = []  # deliveries that came before the answer
+        self._last_consumer_seq = 0  # of what was taken
         self._held = 0, 0  # the last consumer and stream sequence that may be acknowledged
-        self._heard_at = 0
-        self._failures = 0
+        self._heard_at = 0  # when the consumer last gave a sign of life
+        self._failures = 0  # attempts in a row without a consumer
         self._has_asked = False
         self._incidents = 0  # since something was taken
 
@@ -158,9 +158,13 @@ class Feed:
         """Return whether the first attempt was made."""
         return self._has_asked
 
-    def start(self, now: int) -> None:
-        """Ask the origin before long."""
-        self._wait(_FIRST_ATTEMPT_NS, now)
+    def start(self, now: int, later_ns: int = 0) -> None:
+        """Ask the origin before long.
+
+        Args:
+            later_ns: so much later than others that are started with it.
+        """
+        self._wait(_FIRST_ATTEMPT_NS + later_ns, now)
 
     def stop(self, *, for_good: bool) -> None:
         """Listen no more; `for_good` also removes the consumer at the origin."""

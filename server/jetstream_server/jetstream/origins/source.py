@@ -71,9 +71,9 @@ class Source:
         self._progressed = progressed
         self._renaming = Renaming(config.subject_transforms, Random(self.key))
         self._stamp = SourceStamp(config)
-        self._position = 0
-        self._identity = b""
-        self._is_refused = False
+        self._position = 0  # the last origin sequence that is stored
+        self._identity = b""  # of the origin
+        self._is_refused = False  # the last message was; the log tells of the first in a row
 
     @property
     def position(self) -> int:

@@ -37,6 +37,8 @@ from jetstream_server.store.ports import MessageStore, StateFile
 
 _SAVE_NS = 100 * MILLISECOND
 _PAUSE_NS_MAX = 2 * MINUTE
+_AT_ONCE = 20  # sources that begin together
+_APART_NS = 2 * MILLISECOND  # between the others
 # Messages looked at in one step back through a stream.
 _STEP = 65536
 
@@ -115,10 +117,11 @@ class Sourcing:
             return
         self._incidents = 0
         outages = self._context.outages
-        for source in begun:
+        for place, source in enumerate(begun):
             if position := positions.get(source.key):
                 source.resume(position)
-            source.feed.start(now)
+            # Hundreds that ask, and ask again, do so one after the other.
+            source.feed.start(now, max(place - _AT_ONCE, 0) * _APART_NS)
             if outages is not None:
                 outages.feed_recovered(source.feed)
         if self._is_false:

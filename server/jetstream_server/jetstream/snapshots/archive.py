@@ -28,6 +28,9 @@ END = bytes(5)
 # Of one message, headers included; far above what any server accepts (64 MiB), so that a length
 # that is nonsense is refused before its bytes are waited for.
 MESSAGE_BYTES_MAX = 64 * 1024 * 1024
+# Of the stream's state, which is read in one piece. Servers write some hundred bytes; 64 KiB have
+# room for thousands of lost messages.
+STATE_BYTES_MAX = 64 * 1024
 # Of the entry of one consumer: a million pending messages take about 60 MB.
 CONSUMER_BYTES_MAX = 256 * 1024 * 1024
 _NAME_BYTES_MAX = 65_535
@@ -99,6 +102,7 @@ class ArchiveReader:
         self._pending = bytearray()
         self._at = 0
         self._is_begun = False
+        self._has_state = False  # the first entry was read
         self._awaited = b""
 
     def feed(self, piece: bytes) -> None:
@@ -125,6 +129,8 @@ class ArchiveReader:
             raise ArchiveError(f"message sequence {sequence} exceeds maximum payload size")
         if header_bytes > HEADER_BYTES_MAX or payload_bytes > CONSUMER_BYTES_MAX:
             raise ArchiveError(_INVALID)
+        if not self._has_state and payload_bytes > STATE_BYTES_MAX:
+            raise ArchiveError(f"{STATE_NAME.decode()} is longer than {STATE_BYTES_MAX} bytes")
         self._awaited = (
             f"failed to read message sequence {sequence}: ".encode() if sequence else b""
         )
@@ -134,6 +140,7 @@ class ArchiveReader:
         if stop > len(pending):
             return None
         self._at = stop
+        self._has_state = True
         self._awaited = b""
         timestamp = (zigzag >> 1) ^ -(zigzag & 1)
         return ArchiveEntry(

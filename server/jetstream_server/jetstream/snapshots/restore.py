@@ -59,9 +59,9 @@ class Restore:
         self._config = config
         self._spool = catalog.open_spool()
         self._received_bytes = 0
-        self._failure = ""
-        self._rebuild: Rebuild | None = None
-        self._reply = b""
+        self._failure = ""  # why chunks are no longer kept
+        self._rebuild: Rebuild | None = None  # once all chunks are there
+        self._reply = b""  # where the outcome is told; given with the last, empty chunk
         self._is_over = False
         name = config.name.encode()
         self.subject = b"%b%b.%b" % (SUBJECT_PREFIX, name, context.nuid.next().encode())

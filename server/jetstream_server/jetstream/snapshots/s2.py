@@ -6,13 +6,16 @@ S2 block: Snappy's literals and copies, and a copy with offset 0 that repeats th
 
 Blocks are compressed with Snappy, whose blocks are S2 blocks, and left as they are when that gains
 nothing. Blocks that use S2's own repeats, as the genuine server's do, are decoded here, much
-slower. What is kept between two calls is at most one unfinished frame.
+slower: a part of a block in each call. What is kept between two calls is at most one unfinished
+frame, or one unfinished block.
 
 References: github.com/klauspost/compress/s2; google/snappy, `framing_format.txt` and
 `format_description.txt`.
 """
 
 from __future__ import annotations
+
+from collections.abc import Generator
 
 from jetstream_server.kernels.records import checksum as crc32c
 from jetstream_server.structures import snappy
@@ -31,6 +34,12 @@ _MASK = 0xA282EAD8
 # What a writer may put into one block, and with it a reader must be ready to hold.
 BLOCK_BYTES_MAX = 4 << 20
 _WRITTEN_BYTES_MAX = 1 << 20
+# Literals and copies that one call decodes: some ten milliseconds of them.
+_ELEMENTS_AT_ONCE = 8192
+# What a call costs, measured in bytes that could be stored meanwhile.
+_FRAME_COST = 128
+_ELEMENTS_COST = 1 << 18
+_BYTES_OF_COST = 8  # of what is decompressed by a library
 
 CORRUPT = "s2: corrupt input"
 UNSUPPORTED = "s2: unsupported input"
@@ -67,45 +76,80 @@ def masked_checksum(data: bytes) -> int:
 class S2Reader:
     """Takes a stream in pieces of any size, gives back block by block what it held.
 
-    A few bytes can stand for a block of megabytes, so blocks are handed out one at a time.
+    A few bytes can stand for a block of megabytes, so blocks are handed out one at a time; and as
+    many can be frames without any data, or take long to decode, so that some calls have nothing to
+    give.
+
+    Attributes:
+        cost: of the last call, measured in bytes that could be stored meanwhile.
     """
 
     def __init__(self) -> None:
         self._pending = bytearray()
         self._is_begun = False
+        self._decoding: Generator[None, None, bytes] | None = None
+        self._checksum = b""  # of what is being decoded
+        self.cost = 0
 
     @property
     def is_complete(self) -> bool:
         """Return whether no frame is unfinished."""
-        return not self._pending
+        return not self._pending and self._decoding is None
 
     def feed(self, piece: bytes) -> None:
         """Take the next bytes of the stream."""
         self._pending += piece
 
     def next_block(self) -> bytes | None:
-        """Return what the next frame with data holds, None when more bytes are needed.
+        """Return what the next frame holds, None when more bytes are needed. It is empty for a
+        frame without data, and as long as decoding a block takes further calls.
 
         Raises:
             S2Error: the stream is damaged, or none.
         """
+        self.cost = _FRAME_COST
+        if self._decoding is not None:
+            return self._decode_on(self._decoding)
         pending = self._pending
-        while len(pending) >= _HEAD_BYTES:
-            kind = pending[0]
-            size = int.from_bytes(pending[1:_HEAD_BYTES], "little")
-            self._check_head(kind, size)
-            end = _HEAD_BYTES + size
-            if end > len(pending):
-                return None
-            body = bytes(pending[_HEAD_BYTES:end])
-            del pending[:end]
-            if kind == _IDENTIFIER:
-                if body not in _IDENTIFIERS:
-                    raise S2Error(CORRUPT)
-                self._is_begun = True
-            elif kind <= _UNCOMPRESSED:
-                return _content(kind, body)
-        return None
+        if len(pending) < _HEAD_BYTES:
+            return None
+        kind = pending[0]
+        size = int.from_bytes(pending[1:_HEAD_BYTES], "little")
+        self._check_head(kind, size)
+        end = _HEAD_BYTES + size
+        if end > len(pending):
+            return None
+        body = bytes(pending[_HEAD_BYTES:end])
+        del pending[:end]
+        if kind == _IDENTIFIER:
+            if body not in _IDENTIFIERS:
+                raise S2Error(CORRUPT)
+            self._is_begun = True
+        return self._content(kind, body) if kind <= _UNCOMPRESSED else b""
+
+    def _content(self, kind: int, body: bytes) -> bytes:
+        self._checksum, data = body[:_CHECKSUM_BYTES], body[_CHECKSUM_BYTES:]
+        if kind == _UNCOMPRESSED:
+            if len(data) > BLOCK_BYTES_MAX:
+                raise S2Error(TOO_LARGE)
+            return self._checked(data)
+        self._decoding = decoding(data)
+        return self._decode_on(self._decoding)
+
+    def _decode_on(self, steps: Generator[None, None, bytes]) -> bytes:
+        try:
+            next(steps)
+        except StopIteration as end:
+            self._decoding = None
+            return self._checked(end.value)
+        self.cost += _ELEMENTS_COST
+        return b""
+
+    def _checked(self, data: bytes) -> bytes:
+        self.cost += len(data) // _BYTES_OF_COST
+        if masked_checksum(data) != int.from_bytes(self._checksum, "little"):
+            raise S2Error(MISMATCH)
+        return data
 
     def _check_head(self, kind: int, size: int) -> None:
         """Refuse a frame before it is waited for."""
@@ -126,19 +170,8 @@ def _encoded_max(size: int) -> int:
     return size + size // 6 + 32
 
 
-def _content(kind: int, body: bytes) -> bytes:
-    data = body[_CHECKSUM_BYTES:]
-    if kind == _COMPRESSED:
-        data = decode_block(data)
-    elif len(data) > BLOCK_BYTES_MAX:
-        raise S2Error(TOO_LARGE)
-    if masked_checksum(data) != int.from_bytes(body[:_CHECKSUM_BYTES], "little"):
-        raise S2Error(MISMATCH)
-    return data
-
-
-def decode_block(block: bytes) -> bytes:
-    """Return what a block stands for.
+def decoding(block: bytes) -> Generator[None, None, bytes]:
+    """Return what a block stands for, in the end; with a pause whenever that has taken a while.
 
     Raises:
         S2Error: it is damaged, or larger than a block may be.
@@ -148,51 +181,59 @@ def decode_block(block: bytes) -> bytes:
         raise S2Error(TOO_LARGE)
     try:
         return snappy.decompress(block)
-    except snappy.DamagedError:
-        return _decode_s2(block, at, size)  # it has repeats, or is damaged
-
-
-def _decode_s2(block: bytes, at: int, size: int) -> bytes:
-    out = bytearray()
-    offset = 0
-    try:
-        while at < len(block):
-            tag = block[at]
-            kind = tag & 3
-            if kind == 0:
-                length, at = _literal_length(block, at, tag >> 2)
-                if at + length > len(block) or len(out) + length > size:
-                    raise S2Error(CORRUPT)
-                out += block[at : at + length]
-                at += length
-                continue
-            if kind == 1:
-                wanted = (tag & 0xE0) << 3 | block[at + 1]
-                length = tag >> 2 & 7
-                at += 2
-                if wanted:
-                    offset, length = wanted, length + 4
-                else:
-                    length, at = _repeat_length(block, at, length)
-            else:
-                width = 2 if kind == 2 else 4
-                length = (tag >> 2) + 1
-                if at + 1 + width > len(block):
-                    raise S2Error(CORRUPT)
-                offset = int.from_bytes(block[at + 1 : at + 1 + width], "little")
-                at += 1 + width
-            have = len(out)
-            if not 0 < offset <= have or have + length > size:
-                raise S2Error(CORRUPT)
-            if length <= offset:
-                out += out[have - offset : have - offset + length]
-            else:  # the copy reads what it writes: the last bytes over and over
-                out += (bytes(out[-offset:]) * (length // offset + 1))[:length]
-    except IndexError:
-        raise S2Error(CORRUPT) from None
+    except snappy.DamagedError:  # it has repeats, or is damaged
+        pass
+    out, offset = bytearray(), 0
+    while at < len(block):
+        try:
+            at, offset = _decode_some(block, at, offset, out, size)
+        except IndexError:
+            raise S2Error(CORRUPT) from None
+        if at < len(block):
+            yield
     if len(out) != size:
         raise S2Error(CORRUPT)
     return bytes(out)
+
+
+def _decode_some(block: bytes, at: int, offset: int, out: bytearray, size: int) -> tuple[int, int]:
+    """Decode some literals and copies from a place on; return where it ended, and the last
+    offset."""
+    for _ in range(_ELEMENTS_AT_ONCE):
+        if at >= len(block):
+            break
+        tag = block[at]
+        kind = tag & 3
+        if kind == 0:
+            length, at = _literal_length(block, at, tag >> 2)
+            if at + length > len(block) or len(out) + length > size:
+                raise S2Error(CORRUPT)
+            out += block[at : at + length]
+            at += length
+            continue
+        if kind == 1:
+            wanted = (tag & 0xE0) << 3 | block[at + 1]
+            length = tag >> 2 & 7
+            at += 2
+            if wanted:
+                offset, length = wanted, length + 4
+            else:
+                length, at = _repeat_length(block, at, length)
+        else:
+            width = 2 if kind == 2 else 4
+            length = (tag >> 2) + 1
+            if at + 1 + width > len(block):
+                raise S2Error(CORRUPT)
+            offset = int.from_bytes(block[at + 1 : at + 1 + width], "little")
+            at += 1 + width
+        have = len(out)
+        if not 0 < offset <= have or have + length > size:
+            raise S2Error(CORRUPT)
+        if length <= offset:
+            out += out[have - offset : have - offset + length]
+        else:  # the copy reads what it writes: the last bytes over and over
+            out += (bytes(out[-offset:]) * (length // offset + 1))[:length]
+    return at, offset
 
 
 def _literal_length(block: bytes, at: int, code: int) -> tuple[int, int]:

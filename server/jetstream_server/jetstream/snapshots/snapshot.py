@@ -139,11 +139,11 @@ class Snapshot:
         self._deliver = deliver
         self._chunk_bytes = _clamped(chunk_bytes, CHUNK_BYTES, CHUNK_BYTES_MIN, CHUNK_BYTES_MAX)
         window_bytes = _clamped(window_bytes, WINDOW_BYTES, WINDOW_BYTES_MIN, WINDOW_BYTES_MAX)
-        self._window = max(window_bytes // self._chunk_bytes, 1)
-        self._unacked = 0
-        self._index = 0
-        self._pending = bytearray()
-        self._is_sending = False
+        self._window = max(window_bytes // self._chunk_bytes, 1)  # chunks
+        self._unacked = 0  # chunks
+        self._index = 0  # of the chunk sent last, from 1
+        self._pending = bytearray()  # read and not sent
+        self._is_sending = False  # somebody listens, or a wildcard has to do
         consumers = [
             consumer
             for consumer in stream.consumers.values()

@@ -16,7 +16,7 @@ stored, skipped or removed, except of those that they settled themselves.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from random import Random
 
 from jetstream_server.base.clock import MILLISECOND
@@ -37,7 +37,7 @@ from jetstream_server.jetstream.streams.removal.removal import Removal
 from jetstream_server.jetstream.streams.republish import Republisher
 from jetstream_server.jetstream.streams.schedules.schedule import Schedules
 from jetstream_server.protocol.ops import PubRun
-from jetstream_server.store.ports import MessageStore
+from jetstream_server.store.ports import MessageStore, Times
 
 # How late the alarm may ring: for ages as late as in the genuine server, which needs up to 250 ms
 # for them; for ids sooner, as clients wait for a window to end.
@@ -149,25 +149,18 @@ class Contents:
 
     # -- storing ---------------------------------------------------------------------------
 
-    def append_run(
-        self,
-        run: PubRun,
-        start: int,
-        stop: int,
-        now: int,
-        timestamps: Sequence[int] | None = None,
-    ) -> int:
+    def append_run(self, run: PubRun, start: int, stop: int, now: int, times: Times = None) -> int:
         """Store a stretch in which no message has an id or a deadline; return its first sequence.
 
         `after_storing` is for the caller to call, who may have to answer first.
 
         Args:
-            timestamps: of the messages, where they are older than now.
+            times: of the messages, where they are older than now.
 
         Raises:
             StoreError: nothing of it is stored.
         """
-        first = self.store.append_run(run, start, stop, now, timestamps)
+        first = self.store.append_run(run, start, stop, now, times)
         self.last_message_id = b""
         return first
 

@@ -64,7 +64,7 @@ class StreamPublishing:
         self._refusals = Refusals(contents, self._pub_ack, answers)
         self._runs = RunStoring(contents, self._pub_ack, self._refusals, answers)
         self._ingest = Ingest(context.ingest_limits)
-        self._is_metered = bool(context.ingest_limits)
+        self._is_metered = bool(context.ingest_limits)  # a turn takes only so much
         self.atomic_batches: AtomicBatches | None = None
         self.fast_batches: FastBatches | None = None
         self.follow(contents.config)

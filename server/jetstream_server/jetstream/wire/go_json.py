@@ -116,17 +116,20 @@ def encode(value: object, *, indented: bool = False) -> bytes:
     return json_text(value, indented=indented)
 
 
-def decode(body: bytes, model: type[Model], *, strict: bool = True) -> Model:
+def decode(
+    body: bytes, model: type[Model], *, strict: bool = True, is_stored: bool = False
+) -> Model:
     """Read a request; an empty body gives the model's zero value.
 
     Args:
         strict: refuse unknown fields; a few verbs are lenient, refuse what follows the value, and
             word syntax errors differently.
+        is_stored: it was accepted once, so it may be larger than what may be asked for now.
 
     Raises:
         ApiError: 10025 with the text of the first mistake.
     """
-    steps = decode_in_steps(body, model, strict=strict)
+    steps = decode_in_steps(body, model, strict=strict, is_stored=is_stored)
     try:
         while True:
             next(steps)
@@ -136,11 +139,13 @@ def decode(body: bytes, model: type[Model], *, strict: bool = True) -> Model:
 
 
 def decode_in_steps(
-    body: bytes, model: type[Model], *, strict: bool = True
+    body: bytes, model: type[Model], *, strict: bool = True, is_stored: bool = False
 ) -> Generator[None, None, Model]:
     """Do as `decode` does, with a pause after the body is read and before it is understood: either
     takes a while for a long one."""
     nodes, broken = _read(body, strict)
+    if not is_stored:
+        _check_size(nodes)
     yield
     try:
         return _decode_nodes(nodes, broken, model, strict)
@@ -150,6 +155,14 @@ def decode_in_steps(
     # Refusals quote what was sent as it was sent.
     nodes, broken = _read_precisely(body, strict)
     return _decode_nodes(nodes, broken, model, strict)
+
+
+def _check_size(nodes: Sequence[JsonValue]) -> None:
+    for node in nodes:
+        if isinstance(node, ReadValue) and (count := node.objects_in_lists()) > OBJECTS_MAX:
+            raise errors.INVALID_JSON(
+                f"lists hold {count} objects or more, of which at most {OBJECTS_MAX} are read"
+            )
 
 
 def _decode_nodes(
@@ -184,6 +197,10 @@ def looks_like_json(body: bytes) -> bool:
 # A longer request is not looked at letter by letter, which takes a millisecond for each KiB: the
 # text of its refusal may differ, and of two members with the same name only the last one is seen.
 PRECISE_BYTES_MAX = 16 * 1024
+
+# Sources, transforms and their like, in one request: each takes some tens of microseconds to read,
+# and as long to put into force.
+OBJECTS_MAX = 1000
 
 # Minus zero: it fits no unsigned integer, but the quick reader takes it for zero.
 _NEGATIVE_ZERO = re.compile(rb"[\[:,\s]-0[\s,}\]]")
@@ -367,7 +384,10 @@ def _decode_list(node: JsonValue, shape: _Shape, path: _Path, strict: bool) -> l
     if node.kind != "array":
         raise path.refuse(node.kind, _go_type(shape))
     assert shape.element is not None
-    if isinstance(node, ReadValue) and _are_plain_texts(shape.element, node.plain):
+    if isinstance(node, ReadValue) and (
+        _are_plain_texts(shape.element, node.plain)
+        or _are_plain_integers(shape.element, node.plain)
+    ):
         return list(node.plain)
     values = []
     for index, member in enumerate(node.value):
@@ -392,6 +412,17 @@ def _decode_map(node: JsonValue, shape: _Shape, path: _Path, strict: bool) -> di
 def _are_plain_texts(shape: _Shape, values: Iterable[Any]) -> bool:
     """Tell whether strings are wanted, and are there: then there is nothing to look at in each."""
     return shape.base is str and shape.marker is None and set(map(type, values)) <= {str}
+
+
+def _are_plain_integers(shape: _Shape, values: Sequence[Any]) -> bool:
+    """Tell the same of integers within their bounds."""
+    marker = shape.marker
+    return (
+        isinstance(marker, Integer)
+        and {*map(type, values)} == {int}
+        and marker.smallest <= min(values)
+        and max(values) <= marker.largest
+    )
 
 
 def _construct(model: type[Model], values: dict[str, Any]) -> Model:
@@ -476,7 +507,7 @@ def _wire_value(value: Any) -> Any:
     if isinstance(value, Instant):
         return format_time(value)
     if isinstance(value, list):
-        if {*map(type, value)} == {str}:  # ten thousand subjects, say
+        if {*map(type, value)} <= {str, int}:  # ten thousand subjects, say
             return value[:]
         return [_wire_value(element) for element in value]
     if isinstance(value, dict):  # Go writes maps with sorted keys

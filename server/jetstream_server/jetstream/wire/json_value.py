@@ -7,7 +7,7 @@ two members with the same name came first. `has_single_keys` tells whether the l
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 import orjson
@@ -15,6 +15,8 @@ import orjson
 from jetstream_server.jetstream.wire.json_syntax import DEPTH_MAX
 
 _ESCAPED_COLON = re.compile(rb"\\u003a", re.IGNORECASE)
+_COUNTED_MAX = 10_000
+_PLAIN = {str, int, float, bool}
 _KINDS = {
     dict: "object",
     list: "array",
@@ -48,6 +50,21 @@ class ReadValue:
         if isinstance(plain, list):
             return map(ReadValue, plain)
         return str(plain) if type(plain) in (int, float) else plain
+
+    def objects_in_lists(self) -> int:
+        """Count the elements of lists that hold more than texts and numbers, lists in lists
+        included; the count ends where it is large."""
+        count, waiting = 0, [self.plain] if type(self.plain) in (dict, list) else []
+        while waiting and count <= _COUNTED_MAX:
+            each = waiting.pop()
+            members: Collection[Any] = each.values() if type(each) is dict else each
+            if {*map(type, members)} <= _PLAIN:
+                continue
+            if type(each) is list:
+                count += len(each)
+            if count <= _COUNTED_MAX:
+                waiting.extend(member for member in members if type(member) in (dict, list))
+        return count
 
     @property
     def source(self) -> str:

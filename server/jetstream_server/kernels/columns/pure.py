@@ -101,7 +101,7 @@ def merge(
         subject_ids: of the block's subjects.
         entries, first_entries, last_entries: how many each has, the first and the last of them.
         first_seq, last_seq: of the block.
-        sparse: entries do not tell sequences, only bounds, as offsets move them up.
+        sparse: the block has offsets, so entries do not tell sequences, only bounds of them.
 
     Returns:
         How many subjects had no message before.
@@ -214,12 +214,12 @@ def living(
     held: array[int],
     gone: array[int],
 ) -> None:
-    """Sort out which of some sequences are live entries of a block.
+    """Sort sequences into those of live entries of a block and the others.
 
     Args:
-        sequences: `array('Q')` that does not fall, of which [start, stop) are looked at; none is
-            below `first_seq`.
-        head, count: the first entry that may be alive, and behind the last.
+        sequences: `array('Q')`, never falling, of which [start, stop) are looked at; none is below
+            `first_seq`.
+        head, count: the first entry that may be alive, and the number of entries.
         held: `array('Q')`, gets those that are.
         gone: `array('I')`, gets where in `sequences` the others are.
     """
@@ -257,9 +257,9 @@ def last_of_each(
     subject that is looked for.
 
     Args:
-        table_ids: the block's own subject ids to those of the table; empty where they are these.
+        table_ids: the block's own subject ids to those of the table; empty where they are the same.
         pending: a byte for each id of the table, 1 for one that is looked for; set to 0 when found.
-        count_max: found so many, there is no need for more.
+        count_max: how many to find, at the most.
         found: `array('Q')`, gets their sequences.
     """
     for index in range(stop - 1, start - 1, -1):

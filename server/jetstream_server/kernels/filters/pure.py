@@ -72,8 +72,8 @@ def present(
 
 
 def order(numbers: Ids, keys: array[int]) -> tuple[array[int], array[int]]:
-    """Return subject ids, `array('I')`, by rising `keys` of theirs, and these keys, `array('Q')`;
-    ids with the same key stay in order."""
+    """Return subject ids, `array('I')`, in the order of their `keys`, and these keys, `array('Q')`,
+    rising; ids with the same key stay in order."""
     ordered = array("I", sorted(numbers, key=keys.__getitem__))
     return ordered, array("Q", map(keys.__getitem__, ordered))
 

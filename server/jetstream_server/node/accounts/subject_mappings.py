@@ -15,7 +15,7 @@ from random import Random
 from jetstream_server.base.errors import ConfigError
 from jetstream_server.config.options import SubjectMapping
 from jetstream_server.core.subject import is_literal, matches
-from jetstream_server.core.transform import Transform, TransformError
+from jetstream_server.core.transform import Transform, TransformError, asked_transform
 
 _HUNDRED = 100
 
@@ -79,7 +79,7 @@ def _transform(source: str, destination: str) -> Transform:
     if source == destination:
         return _unchanged(source)
     try:
-        return Transform(source.encode(), destination.encode())
+        return asked_transform(source.encode(), destination.encode())
     except TransformError as error:
         text = f'Error adding mapping for "{source}" to "{destination}" : {error}'
         raise ConfigError(text) from error

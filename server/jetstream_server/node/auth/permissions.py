@@ -14,6 +14,7 @@ what no entry allows; the genuine server delivers the latter.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from jetstream_server.core.subject import is_literal, is_subset, matches, overlaps
 from jetstream_server.node.auth.expected_replies import ResponseRules
@@ -103,18 +104,13 @@ def _entry(text: str) -> tuple[bytes, bytes]:
     return subject.encode(), queue.strip().encode()
 
 
+@dataclass(slots=True, eq=False)
 class PermissionRules:
     """Both directions, and answers that may be published although `publish` does not allow it."""
 
-    def __init__(
-        self,
-        publish: SubjectRules,
-        subscribe: SubjectRules,
-        responses: ResponseRules | None = None,
-    ) -> None:
-        self.publish = publish
-        self.subscribe = subscribe
-        self.responses = responses
+    publish: SubjectRules
+    subscribe: SubjectRules
+    responses: ResponseRules | None = None
 
     @property
     def is_open(self) -> bool:

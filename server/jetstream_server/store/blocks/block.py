@@ -65,9 +65,9 @@ class Content:
         Args:
             table_ids: the block's subject ids to those of the store's table.
             generation: of the table when `table_ids` was made.
-            names: gives the block's subjects, one behind the other, and the length of each. Then
-                `table_ids` is made when somebody asks: with many subjects it is dear, and who looks
-                for one message can do without.
+            names: gives the block's subjects, one behind the other, and the length of each. With
+                it, `table_ids` is made when somebody asks: with many subjects that takes long, and
+                a search for one message can do without.
             table: where these have their numbers.
         """
         self.buffer = buffer
@@ -81,14 +81,14 @@ class Content:
 
     @property
     def table_ids(self) -> array[int]:
-        """The block's subject ids to those of the store's table; empty in an open block, where
+        """Map the block's subject ids to those of the store's table; empty in an open block, where
         they are the same."""
         self.number(_ANY_COUNT)
         return self._table_ids
 
     def number(self, names_max: int) -> bool:
-        """Number up to so many more of the block's subjects; tell whether all are, and `table_ids`
-        is there."""
+        """Number up to `names_max` more of the block's subjects; tell whether all are numbered, so
+        that `table_ids` is there."""
         numbering = self._numbering
         if numbering is not None:
             if not numbering.go_on(names_max):
@@ -294,7 +294,7 @@ class BlockWriter:
         return added
 
     def add_tombstone(self, record: bytes) -> None:
-        """Append a tombstone; the caller made room."""
+        """Append a tombstone; the caller has made room."""
         self.buffer[self.used : self.used + len(record)] = record
         self.used += len(record)
         self.block.size = self.used
@@ -391,12 +391,12 @@ class Scan:
     stop: int = 0
 
     def cut(self, count: int) -> None:
-        """Keep so many messages: where the next one begins, nothing is sound."""
+        """Keep the first `count` messages; from the next one on, nothing counts as sound."""
         self.stop = self.positions[count]
         del self.positions[count:], self.subject_ids[count:], self.sequences[count:]
 
     def offsets(self) -> array[int]:
-        """Return offsets from the first sequence, empty when they just count."""
+        """Return offsets from the first sequence, empty when they are simply 0, 1, 2..."""
         if not self.sequences or self.sequences[-1] - self.sequences[0] + 1 == len(self.sequences):
             return array("I")
         first = self.sequences[0]
@@ -441,7 +441,8 @@ def scan_block(content: Buffer, ids: dict[bytes, int]) -> Scan:
 
 
 def _erased(whole: Buffer, scan: Scan) -> erasure.Erased | None:
-    """Return the erased message where a scan has come to, None unless it can stand there."""
+    """Return the erased message at the place a scan has come to, None when there is none, or one
+    that cannot follow the messages before it."""
     found, before = erasure.decode(whole, scan.stop), scan.sequences
     if found is None or found.sequence > SEQUENCE_MAX:
         return None

@@ -1,7 +1,7 @@
 """The contents of one store's blocks: their entries and bytes, wherever they are kept.
 
 A caller may hold on to an answer until the store is next written to or asked. Every method but
-`pieces`, `flags` and `local_id` may raise StoreError: a block turns out to be damaged, which takes
+`drop`, `flags` and `local_id` may raise StoreError: a block turns out to be damaged, which takes
 the store offline.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from jetstream_server.base.errors import StoreError
 from jetstream_server.kernels import columns, records
@@ -25,6 +26,7 @@ NO_SUBJECT = (1 << 32) - 1  # no entry has this one
 PIECE_CHUNKS_MAX = 8  # inflated at once, in half a millisecond or so
 
 
+@dataclass(eq=False)
 class BlockContents:
     """The contents of a store's blocks.
 
@@ -35,13 +37,10 @@ class BlockContents:
         chunk_bytes: how much of a block is compressed together.
     """
 
-    def __init__(
-        self, cache: ContentCache, table: SubjectTable, health: Health, chunk_bytes: int
-    ) -> None:
-        self.chunk_bytes = chunk_bytes
-        self._cache = cache
-        self._table = table
-        self._health = health
+    _cache: ContentCache
+    _table: SubjectTable
+    _health: Health
+    chunk_bytes: int
 
     def of(self, block: Block) -> Content:
         """Return the content of a block; `buffer` gives its bytes."""

@@ -10,7 +10,6 @@ knows the numbers of the store.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -37,6 +36,7 @@ from jetstream_server.store.blocks.subjects import SubjectTable
 from jetstream_server.store.blocks.tombstone import Tombstone
 from jetstream_server.store.disk.commit import GroupCommit
 from jetstream_server.store.disk.owner import Owner
+from jetstream_server.store.ports import Times
 
 # A buffer begins small and doubles: most streams are small. A stream that has filled one block will
 # fill another, so that one begins with all its room; what is never written to costs no memory.
@@ -53,7 +53,7 @@ class BlockLog:
         folder: where the blocks are, or will be.
         commit: the queue to the disk.
         owner: is told how writing went.
-        block_list: which the open block is the last of.
+        block_list: gets the open block as its last.
         table: the store's subjects.
         files: of sealed blocks.
         high_water: is told how far the blocks came.
@@ -102,14 +102,7 @@ class BlockLog:
 
     # -- appending -------------------------------------------------------------------------
 
-    def append_run(
-        self,
-        run: PubRun,
-        start: int,
-        stop: int,
-        now: int,
-        timestamps: Sequence[int] | None = None,
-    ) -> int:
+    def append_run(self, run: PubRun, start: int, stop: int, now: int, times: Times = None) -> int:
         """Store messages `start` up to `stop` of a run; see `MessageStore`."""
         if self._health.offline or self._full or self._commit.full is not None:
             self._refuse()
@@ -143,10 +136,11 @@ class BlockLog:
                     fields[at + HEADER_START : end : STRIDE]
                     == fields[at + PAYLOAD_START : end : STRIDE]
                 )
-                times = None if timestamps is None else timestamps[index - start : cut - start]
+                first_ts = last_ts = now
                 if times is not None:
-                    restamp(open_block.buffer, open_block.positions[entries:], times)
-                first_ts, last_ts = (now, now) if times is None else (times[0], times[-1])
+                    own = times[index - start : cut - start]
+                    restamp(open_block.buffer, open_block.positions[entries:], own)
+                    first_ts, last_ts = own[0], own[-1]
                 self._appended(open_block, entries, sequence, used_now, last_ts, is_plain=plain)
                 if not entries:
                     open_block.block.first_ts = first_ts
@@ -258,7 +252,8 @@ class BlockLog:
         commit.write(self._owner, open_block.file, open_block.buffer, start, stop)
 
     def _mark(self) -> None:
-        """Say how much of the open block is durable, for recovery to tell damage from a tear."""
+        """Say how much of the open block is durable, so that recovery can tell damage from a torn
+        tail."""
         durable = self._durable
         self.note(Tombstone(tombstone.DURABLE, durable, payload=tombstone.DURABLE_PAYLOAD))
         if self._durable == durable:  # else the block was full, and a new one begins unmarked
@@ -350,9 +345,12 @@ class BlockLog:
             content.renumber(table.add(subjects), table.generation)
 
     def rest(self) -> bool:
-        """Seal a large open block that nothing was written to since the last call: its file is
-        mapped when it is read. A small one is cut down to the room it needs, and how far it came is
-        noted."""
+        """Let go of memory if nothing was written since the last call; tell whether anything
+        changed.
+
+        A large open block is sealed, so that its file is mapped when it is read. A small one is cut
+        down to the room it needs, and how far it came is noted.
+        """
         open_block, seen = self._open, self._seen
         if open_block is None or self._health.offline or self._full:
             return False
@@ -412,7 +410,7 @@ class BlockLog:
 
 
 def _room_for(used: int) -> int:
-    """Return how large a buffer is by now that is doubled whenever it is full."""
+    """Return the size of a buffer that was doubled until `used` bytes had room."""
     room = FIRST_ROOM_BYTES
     while room < used:
         room *= 2

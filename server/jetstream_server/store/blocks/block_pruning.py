@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from jetstream_server.kernels import columns
 from jetstream_server.kernels.record_format import HEADER_ACCOUNTED_BYTES, PREFIX, UNACCOUNTED_BYTES
@@ -36,11 +37,12 @@ NUMBERED_MAX = 10_000  # subjects of a block that it numbered
 _ALL = 1 << 62
 
 
+@dataclass(slots=True, eq=False)
 class BlockPruning:
     """Removes the messages of one store.
 
     Args:
-        block_list, contents, table: the blocks, and what stands in them.
+        list, contents, table: the blocks, and what stands in them.
         reading: counts what is to be removed.
         files: of sealed blocks, in which messages are erased.
         log: where tombstones are noted.
@@ -48,25 +50,14 @@ class BlockPruning:
         health: says whether the store serves.
     """
 
-    def __init__(
-        self,
-        block_list: BlockList,
-        contents: BlockContents,
-        table: SubjectTable,
-        reading: BlockReading,
-        files: BlockFiles,
-        log: BlockLog,
-        compaction: Compaction,
-        health: Health,
-    ) -> None:
-        self._list = block_list
-        self._contents = contents
-        self._table = table
-        self._reading = reading
-        self._files = files
-        self._log = log
-        self._compaction = compaction
-        self._health = health
+    _list: BlockList
+    _contents: BlockContents
+    _table: SubjectTable
+    _reading: BlockReading
+    _files: BlockFiles
+    _log: BlockLog
+    _compaction: Compaction
+    _health: Health
 
     # -- single messages -------------------------------------------------------------------
 
@@ -201,22 +192,22 @@ class BlockPruning:
     def purge_some(
         self, wanted: SubjectFilter | None, start: int, stop: int, count_max: int
     ) -> tuple[int, int]:
-        """Remove matching messages of the next block that has some, or look at a few; nothing
-        while the last block rewritten has not reached the disk, so that rewrites do not pile up in
-        a flush.
+        """Remove matching messages of the next block that has some, looking at a few blocks at
+        most. While a rewritten block is not on the disk yet nothing is removed, so that rewrites do
+        not pile up in a flush.
         """
         removed = 0
         if self._compaction.is_rewriting():
             return start, 0
         for _ in range(LOOKED_AT_MAX):
-            if removed or start >= stop or not self._is_ready(wanted, start):
+            if removed or start >= stop or not self._prepare(wanted, start):
                 break
             start, removed = self._purge_block(wanted, start, stop, count_max)
         return start, removed
 
-    def _is_ready(self, wanted: SubjectFilter | None, start: int) -> bool:
-        """Number some subjects of the next block, if something in it is wanted; tell whether all
-        are."""
+    def _prepare(self, wanted: SubjectFilter | None, start: int) -> bool:
+        """Number some subjects of the next block, if something in it is wanted; tell whether
+        nothing is left to be numbered."""
         self._health.check()
         blocks, index = self._list.blocks, self._list.index_of(start)
         if index == len(blocks):

@@ -162,8 +162,8 @@ class BlockReading:
         return self._count_between(chosen, start, end)
 
     def prepare_count(self, wanted: SubjectFilter | None, start: int, entries_max: int) -> bool:
-        """Count in blocks, of about so many messages together, for `count` from `start` on; tell
-        whether it has all that it takes."""
+        """Count in blocks, of about `entries_max` messages together, ahead of a `count` from
+        `start` on; tell whether that is all it takes."""
         self._health.check()
         if not isinstance(wanted, SubjectSet):
             return True

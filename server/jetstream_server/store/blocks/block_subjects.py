@@ -52,8 +52,9 @@ class BlockSubjects:
             if number < 0:
                 return 0
             bound = lasts[number]
+            # When the bound turns out to be too high, `last_of` has tightened it for the next try.
             if self.holds(bound, number) or self.last_of(number) == bound:
-                return bound  # if it is not, the bound is tightened now
+                return bound
         return self._newest_before(wanted, self._list.last_seq + 1)
 
     def _newest_before(self, wanted: SubjectSet, end: int) -> int:
@@ -121,8 +122,8 @@ class BlockSubjects:
         return array("Q", sorted(found))
 
     def _known_lasts(self, numbers: array[int], limit: int) -> tuple[array[int], array[int]]:
-        """Return bounds of subjects that are last sequences, rising, and the subjects,
-        `array('I')`, whose bounds are none, or above `limit`."""
+        """Return the bounds of subjects that are last sequences, rising; and the subjects,
+        `array('I')`, whose bounds are not, or lie above `limit`."""
         ordered, bounds = filters.order(numbers, self._table.lasts)
         start = bisect_right(bounds, self._table.loose_until)
         stop = bisect_right(bounds, limit, start)
@@ -203,7 +204,7 @@ class BlockSubjects:
             content = self._contents.of(block)
             number = self._contents.local_id(content, subject_id)
             if number == NO_SUBJECT:
-                continue  # without one of this subject
+                continue  # the block has none of this subject
             ids = content.entries.subject_ids
             entry = max(block.at_or_after(content, start), block.head) - 1
             while True:

@@ -131,7 +131,7 @@ class Compaction:
             self._contents.drop(block)
             block.is_gone = True
         self._log.begin()
-        waiting = len(gone)  # from there on
+        waiting = len(gone)  # from this block on they wait
         numbers = {block.number for block in gone}
         if self._repeat_tombstones(numbers):
             waiting = 0

@@ -75,7 +75,7 @@ class Memory:
 
     Attributes:
         buffer: the room.
-        used_bytes: how much of it takes memory at most.
+        used_bytes: how much of it takes memory, at the most.
     """
 
     buffer: mmap.mmap
@@ -103,7 +103,7 @@ class CompressedBlock:
         memory: where it is inflated; None before `begin` and after `forget`.
 
     Raises:
-        StoreError: the file is damaged; the offset is one in the file.
+        StoreError: the file is damaged; the offset in the error is one in the file.
     """
 
     def __init__(self, file: Buffer, path: Path) -> None:

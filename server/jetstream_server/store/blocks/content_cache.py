@@ -38,7 +38,7 @@ class ContentCache:
         self._blocks_max = blocks_max
         self._inflated_bytes_max = inflated_bytes_max
         self._contents: OrderedDict[Block, Content] = OrderedDict()
-        self._spare: Memory | None = None  # of the last block forgotten
+        self._spare: Memory | None = None  # of the block that was forgotten last
 
     @property
     def inflated_bytes(self) -> int:
@@ -51,7 +51,7 @@ class ContentCache:
         """Return the content of a block; `buffer` gives its bytes.
 
         Raises:
-            StoreError: the index is damaged or cannot be read, and so is the block.
+            StoreError: both the index and the block are damaged or cannot be read.
         """
         content = block.pinned or self._contents.get(block)
         if content is None:

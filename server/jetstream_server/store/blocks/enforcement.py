@@ -5,6 +5,7 @@ Every method may raise StoreError: a block turns out to be damaged, which takes 
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from itertools import islice
 
 from jetstream_server.store.blocks.block_contents import BlockContents
@@ -22,34 +23,26 @@ DELETED_AT_ONCE = 500
 _ALL = 1 << 62
 
 
+@dataclass(slots=True, eq=False)
 class Enforcement:
     """Keeps one store within limits.
 
     Args:
-        block_list, contents, table: the blocks, and what stands in them.
+        list, contents, table: the blocks, and what stands in them.
         subjects: finds the oldest messages of one.
         pruning: removes.
-        compaction: tells whether the disk is behind with it.
+        compaction: tells whether the disk is behind with rewriting.
     """
 
-    def __init__(
-        self,
-        block_list: BlockList,
-        contents: BlockContents,
-        table: SubjectTable,
-        subjects: BlockSubjects,
-        pruning: BlockPruning,
-        compaction: Compaction,
-    ) -> None:
-        self._list = block_list
-        self._contents = contents
-        self._table = table
-        self._subjects = subjects
-        self._pruning = pruning
-        self._compaction = compaction
-        # The limit per subject, and the numbering of subjects, for which all were looked at.
-        self._known = (-1, 0)
-        self._overfull: dict[int, None] = {}  # subject ids that a new limit is yet to reach
+    _list: BlockList
+    _contents: BlockContents
+    _table: SubjectTable
+    _subjects: BlockSubjects
+    _pruning: BlockPruning
+    _compaction: Compaction
+    # The limit per subject, and the numbering, with which all subjects were last looked at.
+    _known: tuple[int, int] = (-1, 0)
+    _overfull: dict[int, None] = field(default_factory=dict)  # that a new limit is yet to reach
 
     def enforce(self, limits: Limits, now: int) -> list[tuple[int, int]]:
         """Remove the oldest messages until `limits` hold: age, then per subject, count, bytes."""
@@ -59,7 +52,7 @@ class Enforcement:
             expired_at = now - limits.max_age_ns
             if numbers.oldest()[1] <= expired_at:
                 blocks = numbers.blocks
-                is_all = blocks[-1].last_ts <= expired_at  # which is quick however many
+                is_all = blocks[-1].last_ts <= expired_at  # which goes quickly, however many
                 most = len(blocks) if is_all else EXPIRED_AT_ONCE
                 self._trim(0, 0, expired_at, removed, most)
         if limits.max_msgs_per_subject > 0:

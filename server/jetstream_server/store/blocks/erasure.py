@@ -55,8 +55,8 @@ def redo(path: Path, disk: Disk) -> bytes | None:
     """Put a redo file in the place of the block file `path`, and leave nothing of the old one.
 
     Returns:
-        The content of the block when there is no room for that and all of it is still to be done;
-        else None.
+        None when it is done; the content of the block when there is no room for that yet, and all
+        of it is still to be done.
     """
     whole = disk.read(path.with_suffix(REDO_SUFFIX))
     assert whole is not None, "it was found"
@@ -75,7 +75,7 @@ def redo(path: Path, disk: Disk) -> bytes | None:
 
 
 def decode(block: Buffer, at: int) -> Erased | None:
-    """Return the erased record at `at`, even if it is half done; None when there is none.
+    """Return the erased record at `at`, even if it is half erased; None when there is none.
 
     It must not be asked about whole messages, which look like records that are being erased.
     """

@@ -13,10 +13,10 @@ from jetstream_server.store.blocks.block_list import BlockList
 def sort_out(
     block_list: BlockList, contents: BlockContents, sequences: array[int], start: int, stop: int
 ) -> tuple[array[int], array[int]]:
-    """Sort sequences into those that are stored and others.
+    """Sort sequences into those that are stored and the others.
 
     Args:
-        sequences: `array('Q')` that does not fall, of which [start, stop) are looked at.
+        sequences: `array('Q')`, never falling, of which [start, stop) are looked at.
 
     Returns:
         Those that are stored, `array('Q')`, and where in `sequences` the others are, `array('I')`.

@@ -121,7 +121,7 @@ class HighWaterLog:
         found.sealed = sealed
 
     def sealed(self, number: int, last_seq: int) -> None:
-        """Note a block that is sealed by then."""
+        """Note that a block is sealed."""
         said = self._said
         said.sealed[number] = last_seq
         said.last_seq = max(said.last_seq, last_seq)

@@ -32,7 +32,7 @@ class Numbering:
         self._at = 0  # where the name of the next one begins
 
     def go_on(self, names_max: int) -> bool:
-        """Number up to so many more; tell whether all are."""
+        """Number up to `names_max` more subjects; tell whether all are numbered."""
         names, lengths = self.names()
         start = len(self.numbers)
         chosen = array("H", lengths[start : start + names_max])

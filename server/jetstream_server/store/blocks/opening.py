@@ -121,7 +121,8 @@ class Opening:
             self.files.index_again(block, found.whole, scan, found.compressed_bytes)
 
     def _go_on_from(self, high_water: HighWater) -> None:
-        # A block that is written on may stand in the mark: it must not go without a new one.
+        # The mark may name a block that is still written to; before that block goes, the mark must
+        # be replaced.
         sealed = {
             block.number: max(block.last_seq, high_water.sealed.get(block.number, 0))
             for block in self.block_list.blocks

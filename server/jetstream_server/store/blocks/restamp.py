@@ -1,4 +1,4 @@
-"""Gives records that a kernel encoded with a single time a time each.
+"""Records that a kernel encoded with one time for all get a time each.
 
 The messages of a mirror keep the times of their origin. They are encoded as a run like any others;
 then each record gets its own time and a new checksum.

@@ -18,6 +18,7 @@ from itertools import islice
 from typing import Protocol
 from weakref import WeakValueDictionary
 
+from jetstream_server.core.pattern_tree import PatternTree
 from jetstream_server.core.subject import is_literal
 from jetstream_server.kernels import columns, filters
 from jetstream_server.store.blocks.block_counts import BlockCounts
@@ -26,6 +27,7 @@ _ANY_COUNT = 1 << 62
 _ANY_SEQ = (1 << 64) - 1
 _BOUNDS_MAX = 20_000  # subjects looked at for the next message
 _SETS_KEPT = 4  # sets that nobody holds: requests often ask by the same wildcard again
+_COMPARED_MAX = 64  # wildcards, with each name; of more, a tree is walked
 _PATTERNS_LOOKED_FOR = 8  # among the names of a block
 _BLOCKS_REMEMBERED = 4  # for one set; several consumers may read with it
 
@@ -74,7 +76,7 @@ class SubjectTable:
         self.recent: dict[int, None] | None = None
         # What is yet to be freed, some at a time: half a million names take a tenth of a second.
         self._forgotten: list[tuple[list[bytes], dict[bytes, int]]] = []
-        # Compiled patterns that somebody uses, and of those the latest, which stay for a while.
+        # Compiled patterns that somebody holds, and the latest of them, which stay for a while.
         self._sets: WeakValueDictionary[tuple[bytes, ...], SubjectSet] = WeakValueDictionary()
         self._kept: deque[SubjectSet] = deque(maxlen=_SETS_KEPT)
 
@@ -162,7 +164,7 @@ class SubjectSet:
         table: the subjects they are about.
 
     Attributes:
-        in_blocks: how many messages of it blocks of the store have.
+        in_blocks: how many of its messages each block has, as far as that is known.
     """
 
     def __init__(self, patterns: tuple[bytes, ...], table: SubjectTable) -> None:
@@ -175,6 +177,8 @@ class SubjectSet:
         )
         wild = {*self._wild}
         self._literals = [each for each in patterns if each not in wild] if wild else [*patterns]
+        self._tree = PatternTree()  # of those with wildcards, if there are many
+        self._planted = 0  # how many of them are in it
         self._flags = bytearray()  # by subject id, 1 if wanted; the ids beyond are undecided
         self._generation = table.generation  # for which the flags hold
         self._local: dict[tuple[int, int], bytes] = {}  # flags by a block's own subjects
@@ -191,8 +195,8 @@ class SubjectSet:
         return self._flags
 
     def decide(self, names_max: int) -> bool:
-        """Look at so many more subjects, or fewer if there are many wildcards; tell whether all
-        have been looked at."""
+        """Look at up to `names_max` more subjects, or fewer if there are many wildcards; tell
+        whether all have been looked at."""
         table, flags = self._table, self._flags
         if self._generation != table.generation:
             self._generation = table.generation
@@ -202,10 +206,18 @@ class SubjectSet:
         if known == stop:
             return True
         if self._wild:
-            if names_max < (stop - known) * len(self._wild):
-                stop = known + max(names_max // len(self._wild), 1)
-            flags.extend(bytes(stop - known))
-            filters.mark(table.names, known, stop, self._wild, flags)
+            if len(self._wild) > _COMPARED_MAX:
+                steps = max(names_max // _COMPARED_MAX, 1)
+                if not self._plant(steps):
+                    return False
+                stop = min(stop, known + steps)
+                flags.extend(bytes(stop - known))
+                self._mark_by_tree(known, stop)
+            else:
+                if names_max < (stop - known) * len(self._wild):
+                    stop = known + max(names_max // len(self._wild), 1)
+                flags.extend(bytes(stop - known))
+                filters.mark(table.names, known, stop, self._wild, flags)
         else:
             flags.extend(bytes(stop - known))
         for literal in self._literals:
@@ -213,6 +225,23 @@ class SubjectSet:
             if known <= number < stop:
                 flags[number] = 1
         return stop == len(table.names)
+
+    def _plant(self, count: int) -> bool:
+        """Put some of the patterns into the tree; tell whether all are there."""
+        start, stop = self._planted, min(self._planted + count, len(self._wild))
+        for place in range(start, stop):
+            self._tree.add(self._wild[place])
+        self._planted = stop
+        return stop == len(self._wild)
+
+    def _mark_by_tree(self, start: int, stop: int) -> None:
+        names, flags, covers = self._table.names, self._flags, self._tree.covers
+        for number in range(start, stop):
+            is_wanted = covers(names[number])
+            if is_wanted is None:
+                filters.mark(names, number, number + 1, self._wild, flags)
+            elif is_wanted:
+                flags[number] = 1
 
     def local_flags(self, block: tuple[int, int], own: OwnSubjects) -> bytes:
         """Return one byte per subject of a block; the answers for the last few blocks are

@@ -62,7 +62,7 @@ class Tombstone:
         return zip(numbers[::2], numbers[1::2], strict=True)
 
     def is_possible(self) -> bool:
-        """Tell whether sequences are in its reach: a floor may be one beyond the last of all."""
+        """Tell whether its sequences can exist; a floor may be one beyond the highest."""
         if self.kind == FLOOR:
             return self.sequence <= SEQUENCE_MAX + 1
         if self.kind == STARTED and self.floor() > SEQUENCE_MAX + 1:

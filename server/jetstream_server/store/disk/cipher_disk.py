@@ -44,8 +44,8 @@ _MARK_BYTES = 8
 _PLACE = Struct("<QI")
 FRAME_BYTES = _MARK_BYTES + _PLACE.size + NONCE_BYTES
 _TAG_BYTES = 16
-# Decrypted blocks are kept in memory as long as they are in the cache, so they are smaller, as
-# those of the genuine server.
+# Decrypted blocks stay in memory as long as they are in the cache, so encrypted ones are smaller,
+# as they are in the genuine server.
 ENCRYPTED_BLOCK_BYTES = 2 * 1024 * 1024
 
 

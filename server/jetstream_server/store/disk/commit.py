@@ -4,9 +4,9 @@ Stores queue; the pump takes a `Flush` once a turn, runs it in a worker thread, 
 back on the loop. Only then may what waited for it leave the server
 (ARCHITECTURE.md#the-durability-rule):
 
-    flush = commit.take(now)            # loop
-    failures = flush.run()              # worker thread: the only place that waits for the disk
-    commit.complete(flush)                # loop: owners learn how it went
+    flush = commit.take(now)        # loop
+    failures = flush.run()          # worker thread: the only place that waits for the disk
+    commit.complete(flush)          # loop: owners learn how it went
     if not commit.is_stalled: release what was held back for this flush
 
 Invariants:
@@ -98,32 +98,35 @@ class GroupCommit:
         self.lazily_ns = lazily_ns
         self.taken = 0  # flushes so far; what is queued now goes with flush number `taken + 1`
         self._queue: list[DiskOperation] = []
-        self._lazy: dict[Path, Replace] = {}  # contents that wait for `_lazy_at`, the last one each
-        # With how many folders had been removed by then.
+        self._lazy: dict[Path, Replace] = {}  # the last content of each file, until `_lazy_at`
+        # Removals that can wait, each with how many folders had been removed before it.
         self._rubbish: dict[Path, tuple[int, Remove]] = {}
         self._aside: dict[Path, Owner] = {}  # removed folders with files in them
         self._appends: dict[Path, Append] = {}  # those in the queue that can take more
         self._unsynced: dict[BlockFile, Owner] = {}  # written under the lazy policy
         self._lost_names: dict[Path, None] = {}  # folders whose sync failed
         self._files: dict[BlockFile, Owner] = {}  # open ones; the worker's while a flush runs
-        self._in_flight: Flush | None = None
+        self._in_flight: Flush | None = None  # the one that was taken and is not completed
         self._removals = 0  # of folders
-        self._roots: dict[str, int] = {}  # below which operations are to be forgotten
+        # Folders below which operations are to be forgotten, with the number of their removal.
+        self._roots: dict[str, int] = {}
         self._paths: QueuedPaths | None = None  # of the queue and the flush, as far as looked at
         self._stalled = 0  # how many of the first operations in the queue were refused
-        self._retry_at: int | None = None  # these and the next: nanoseconds, None for never
+        # Deadlines in nanoseconds, None for never: of what was refused, of `_lazy`, of `_rubbish`
+        # and `_aside`, and of `_unsynced`.
+        self._retry_at: int | None = None
         self._lazy_at: int | None = None
         self._rubbish_at: int | None = None
         self._sync_at: int | None = None
         self.full: StoreError | None = None
         self._reserve = reserve
         self._journal = journal
-        self._place_at: int | None = None
-        self._noted_by_then = 0  # when that was set
-        # With the first flush, and then while the disk is full.
+        self._place_at: int | None = None  # likewise, of what the journal has noted
+        self._noted_by_then = 0  # how many contents the journal had noted when that was set
+        # When the reserve is filled: with the first flush, and then while the disk is full.
         self._fill_at: int | None = None if reserve is None else 0
         self._queued_bytes = 0  # of writes in the queue
-        self._flying_bytes = 0
+        self._flying_bytes = 0  # of those in the flush under way
 
     # -- queueing --------------------------------------------------------------------------
 
@@ -237,8 +240,8 @@ class GroupCommit:
 
         Unless it `waits` or `follows`, it goes ahead of writes that a full disk holds up; then the
         log that it `voids` goes before it. What gives way to something newly written has to follow
-        it, as a crash would otherwise take both. `lazily` is for large files that no longer mean
-        anything: a few go with each flush, as each takes milliseconds.
+        that (`follows`), as a crash would otherwise take both. `lazily` is for large files that no
+        longer mean anything: a few go with each flush, as each takes milliseconds.
         """
         removal = Remove(owner, path, waits, voids, follows)
         if lazily:
@@ -377,7 +380,8 @@ class GroupCommit:
             OSError: the folder cannot be read.
         """
         noted = [] if self._journal is None else self._journal.names(folder)
-        names = self.disk.names(folder)  # behind the other: what is put in place is in either
+        # Read after the journal: what is put in place meanwhile is in one or the other.
+        names = self.disk.names(folder)
         return sorted({*names, *noted}) if noted else names
 
     def last_append(self, path: Path) -> bytes | None:
@@ -454,7 +458,7 @@ class GroupCommit:
             operations += self._take_rubbish(now)
         if fills:
             self._fill_at = None
-        places_max = self._places_max(now) if places else 0
+        places_max = self._take_places(now) if places else 0
         syncs = not self.lazily_ns or sync_due
         unsynced, self._unsynced = self._unsynced, {}
         if syncs:
@@ -522,8 +526,8 @@ class GroupCommit:
             del self._rubbish[removal.path]
         return [*taken, *(Clear(self._aside.pop(path), path, files) for path in aside)]
 
-    def _places_max(self, now: int | None) -> int:
-        """Return how many of the contents that are noted the next flush puts in place."""
+    def _take_places(self, now: int | None) -> int:
+        """Have the next flush put noted contents in place; return how many at the most."""
         self._place_at = None
         return sys.maxsize if now is None else PLACED_FILES
 

@@ -153,7 +153,7 @@ class Disk(Protocol):
         ...
 
     def clear(self, path: Path, files_max: int) -> int:
-        """Remove up to so many files of a folder, and the folder with the last.
+        """Remove up to `files_max` files of a folder, and with the last one the folder.
 
         Returns:
             How many more it might have removed; 0 when something may be left.

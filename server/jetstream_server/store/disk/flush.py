@@ -138,7 +138,7 @@ class Flush:
         operations: in order.
         syncs: whether written files are synced at the end; False under the lazy policy.
         unsynced: files written but not synced; what is left in it is handed to the next flush.
-        carried: those of them that earlier flushes wrote to.
+        carried: those of them to which earlier flushes wrote.
         files: all that are open.
         reserve: room for a full disk, None for none.
         fills: whether the reserve is to be filled up.
@@ -182,7 +182,7 @@ class Flush:
     _set_aside: list[tuple[Path, Owner]] = field(default_factory=list)
     _files_max: int = CLEARED_FILES  # that may still be cleared
     _lost: set[Path] = field(default_factory=set)  # folders whose names cannot be made durable
-    _unsettled: set[Path] = field(default_factory=set)  # those whose names are still to be
+    _unsettled: set[Path] = field(default_factory=set)  # whose names are to be tried again
 
     @property
     def is_quick(self) -> bool:
@@ -245,8 +245,8 @@ class Flush:
         return self.failures
 
     def _let_through(self, operation: DiskOperation) -> bool:
-        """Tell whether an operation is to be carried out after what happened to its owner. If its
-        owner did not get the room it needed, an operation that needs room waits."""
+        """Tell whether an operation is to be carried out after what happened to its owner. If that
+        did not get the room it needed, an operation that needs room is stalled."""
         owner = operation.owner
         if owner in self._broken and not isinstance(operation, RemoveTree | Clear):
             return False
@@ -349,8 +349,8 @@ class Flush:
             self._fail(operation, failure)
 
     def _drop_broken(self) -> None:
-        """Let no owner wait for room that has failed as well: what followed the failure is skipped,
-        so if the rest were tried again, the middle would be missing."""
+        """Have no owner wait for room if it has failed as well: what followed the failure was
+        skipped, so if the rest were tried again, the middle would be missing."""
         broken, full = self._broken, self._full
         if broken and full:
             self.stalled = [each for each in self.stalled if each.owner not in broken]
@@ -578,7 +578,7 @@ class Flush:
         passes = error.errno in FULL_ERRNOS | DESCRIPTOR_ERRNOS
         (self._unsettled if passes else self._lost).add(folder)
         if not passes:
-            # Who made names in it goes offline, but others find the folders there and rely on them.
+            # Whoever made names in it goes offline, but others find them there and rely on them.
             self.names[folder] = None
         for owner in self._folders.pop(folder):
             if passes:

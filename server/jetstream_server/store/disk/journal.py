@@ -134,8 +134,8 @@ class Journal:
         self._disk = disk
         self._room_bytes = room_bytes
         self._halves = [_Half(root / f"{JOURNAL_NAME}{number}") for number in (0, 1)]
-        self._active, self._other = self._halves
-        self._serial = 1
+        self._active, self._other = self._halves  # what is noted goes to the active one
+        self._serial = 1  # of the next entry
         self._reached: Any = None  # handle of the file that says how much was durable
         self.noted = 0
         self.damage = ""
@@ -165,7 +165,7 @@ class Journal:
 
     @property
     def is_worn(self) -> bool:
-        """Tell whether that should not wait."""
+        """Tell whether putting contents in place should not wait."""
         return self._other.used > 0 or self._active.used > WORN_BYTES
 
     # -- noting ----------------------------------------------------------------------------
@@ -260,8 +260,8 @@ class Journal:
                 raise  # else what it said before is true as well
 
     def _encode(self, durable: int, kind: int, name: str, raw: bytes) -> bytes:
-        """Return an entry. What an entry that fails leaves on the disk has a lower serial than the
-        one that takes its place."""
+        """Return an entry. What a failed entry leaves on the disk has a lower serial than the entry
+        that takes its place."""
         path = name[len(str(self._root)) + 1 :].encode("utf-8", "surrogateescape")
         return journal_entries.encode(self._take_serial(), durable, kind, path, raw)
 
@@ -305,7 +305,7 @@ class Journal:
     # -- putting in place ------------------------------------------------------------------
 
     def place(self, count_max: int) -> list[tuple[Note, OSError]]:
-        """Put up to so many contents in their places; wipe what is done with.
+        """Put up to `count_max` contents in their places; wipe a file that is done with.
 
         Returns:
             What failed; it stays noted. A lack of room or of descriptors is not a failure: it is
@@ -331,7 +331,7 @@ class Journal:
                     self._wipe(half)
                 except OSError:  # then it is wiped later
                     break
-        for note, _ in failures:  # which are told once
+        for note, _ in failures:  # of which owners are told only once
             self._other.left[str(note.path)] = Note(_NOBODY, note.path, note.raw)
         return failures
 
@@ -473,7 +473,7 @@ class Journal:
             self._disk.sync_folder(self._root)
 
     def _known_damage(self) -> str:
-        """Return what is wrong by the word of a copy that an earlier start has made."""
+        """Return what a copy that an earlier start has made says is wrong."""
         copies = [
             self._root / name
             for name in self._disk.names(self._root)
@@ -496,7 +496,7 @@ class Journal:
             above = above.rpartition("/")[0]
         if entry.kind == CONTENT:
             self._forget(name)
-            # Be it damaged: who reads it is told so.
+            # Even if it is damaged: whoever reads it is told so.
             half.left[name] = Note(_NOBODY, Path(name), entry.raw)
             self._enter(name)
         else:

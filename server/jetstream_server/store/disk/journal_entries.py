@@ -7,12 +7,13 @@
               which is what the file holds on the disk
 
 A beginning is an entry of kind `BEGINNING`: what stands in the file and has a lower serial is of an
-earlier use. The two are written at once, so of one that was interrupted the former is left.
+earlier use. Both are written at once; if that is interrupted, one of them is still whole, be it the
+new one or that of the earlier use.
 
 Entries end where one cannot be read. Bytes there that nobody was told of are a torn tail. When an
 entry behind them says that they were durable before it was written, they are damage: then reading
-goes on behind them. The same if a file of its own says so (`Reached`), which also knows of a file
-that is gone or was cut short.
+goes on behind them. They are damage, too, if a file of its own says so (`Reached`), which also
+tells when a whole file is gone or was cut short.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class JournalEntry:
         path: below the root.
         raw: the content.
         stop: where it ends in the file.
-        is_whole: whether the content is what was written; the rest of it is.
+        is_whole: whether the content is what was written; the rest of an entry always is.
     """
 
     serial: int
@@ -66,7 +67,7 @@ class Reading:
         begun: serial of its beginning, 0 when there is none.
         entries: those of this use; of one that is not whole only the content is damaged.
         stop: where they end.
-        highest: the highest serial of an entry in it, be it of an earlier use or a torn flush.
+        highest: the highest serial of any entry in it, even of an earlier use or a torn flush.
         damage: offsets of damage.
     """
 
@@ -169,7 +170,7 @@ def _entries_behind(stored: bytes, at: int) -> Iterator[tuple[int, JournalEntry]
 
 
 def _entry(stored: bytes, at: int) -> JournalEntry | None:
-    """Return the entry that begins at `at`, None when its head is none."""
+    """Return the entry that begins at `at`, None when no sound head stands there."""
     head_at = at + _CHECK.size
     path_at = head_at + _HEAD.size
     if path_at > len(stored):

@@ -34,7 +34,7 @@ class QueuedPaths:
             self.add(operation)
 
     def add(self, operation: DiskOperation) -> None:
-        """Note one that is carried out after all others."""
+        """Note an operation that is carried out after all others."""
         place = self.count
         self.count += 1
         path = str(operation.path)
@@ -51,7 +51,7 @@ class QueuedPaths:
             path = path.rpartition("/")[0]
 
     def exchange(self, operation: DiskOperation) -> None:
-        """Note that one takes the place of the last one on its path."""
+        """Note that an operation takes the place of the last one on its path."""
         self._operations[str(operation.path)] = operation
 
     def at(self, path: Path) -> tuple[DiskOperation, int] | None:

@@ -24,10 +24,9 @@ RESERVE_NAME = ".reserve"  # no account's folder begins with a dot
 # Twice what may be queued for the disk (`UNFLUSHED_HIGH_BYTES`): a flush, and what came meanwhile.
 RESERVE_BYTES_MAX = 64 * 1024 * 1024
 RESERVE_BYTES_MIN = 256 * 1024
-FREE_SHARE = 16  # no more than this part of what is free
-SLACK_SHARE = (
-    4  # beside the reserve this part of it must be free; else a shortage would end and begin
-)
+FREE_SHARE = 16  # it takes no more than this part of what is free
+# As large a part of it must stay free beside it, or a shortage would end and begin again at once.
+SLACK_SHARE = 4
 # Other programs take whatever room they find, so no more is given up than is needed now.
 PIECE_BYTES = 64 * 1024
 
@@ -65,6 +64,7 @@ class Reserve:
         bytes_max, bytes_min: how large it gets, and what is too little to be of use.
 
     Attributes:
+        folder: as given.
         is_usable: False once the file system turned out not to set room aside.
     """
 

@@ -10,12 +10,12 @@ restart, as its end may be torn.
 
 Invariants: the first entry of a file is synced before the file before it is removed, so there is
 always a whole entry. Entries saved lazily are synced only now and then; if the last ones are lost,
-the state is that of a little earlier, which is what lazily means. What is noted past the queue
-(`note`) is in the system's memory at once; of a file begun that way the next `save` makes the first
-entry durable, and only then are the files before it removed.
+a slightly earlier state is found, which is what lazily means. What is noted past the queue (`note`)
+is in the system's memory at once; of a file begun that way the next `save` makes the first entry
+durable, and only then are the files before it removed.
 
 An entry that is torn or damaged is left out, and reading goes on behind it. If it is the last one,
-nobody can tell which of the two it is: the state is that of a little earlier, and `damage` says so.
+nobody can tell which of the two it is: a slightly earlier state is found, and `damage` says so.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ class StateLog:
         self._commit = commit
         self._owner = owner
         self._file: Path | None = None  # the one being written
-        self._used = 0
-        self._lazy_entries = 0
+        self._used = 0  # bytes of that file
+        self._lazy_entries = 0  # since the last one that was not lazy
         self._queued_at = -1  # how many flushes had been taken when something was last queued
         self._opened: BlockFile | None = None  # for `note`
         self._beginning = b""  # first entry of a file that `note` has begun, until it is queued
@@ -123,8 +123,8 @@ class StateLog:
             whole: gives what a new file begins with instead, None where every state is whole.
 
         Returns:
-            Whether it is there; not while something is queued for the same files, or if the system
-            refuses.
+            Whether it is there. It is not when something is queued for the same files, or when the
+            system refuses.
         """
         commit = self._commit
         if self._queued_at == commit.taken:
@@ -160,7 +160,8 @@ class StateLog:
             data: the state.
             lazily: it may be lost, and the state is then the one before.
             begins: whether to begin a new file with it.
-            joins: whether it may be written before what was queued since the last one was.
+            joins: whether it may be written together with the last one, ahead of what was queued
+                in between.
         """
         self._let_go()
         self._queued_at = self._commit.taken
@@ -187,7 +188,7 @@ class StateLog:
         self._queue_beginning(self._file, entry, numbers)
 
     def _queue_beginning(self, file: Path, entry: bytes, numbers: list[int]) -> None:
-        """Have the first entry of a file made durable, and then the other ones of these removed."""
+        """Have the first entry of a file made durable, and then the other files removed."""
         commit = self._commit
         commit.append(self._owner, file, entry, 0, syncs=True, joins=False)
         self._beginning = b""

@@ -27,9 +27,7 @@ from jetstream_server.store.disk.folder_name import from_name
 FORMAT = 2  # with a journal, without which the newest streams would not be found
 FORMAT_NAME = "format.json"
 LOCK_NAME = "lock"
-ENCRYPTION_NAME = (
-    "encryption.json"  # there when the streams are encrypted (`store/disk/keyring.py`)
-)
+ENCRYPTION_NAME = "encryption.json"  # only of encrypted streams (`store/disk/keyring.py`)
 GENUINE_NAME = "meta.inf"
 
 

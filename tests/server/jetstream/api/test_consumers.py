@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from jetstream_server.jetstream.api import list_page
 
 STREAM = {"name": "S", "subjects": ["s.>"], "storage": "memory"}
 PREFIX = "CONSUMER.CREATE.S"
@@ -239,3 +240,19 @@ def test_a_filter_over_very_many_subjects_is_looked_at_in_slices(
     assert [answer["name"] for answer in answers] == ["c"]
     assert len(asked) == 5 and len(set(asked)) == 1
     assert exchange.refusal("CONSUMER.CREATE.NONE.c", body | {"stream_name": "NONE"})[0] == 10059
+
+
+def test_a_page_of_long_consumers_is_shorter_and_says_so(api, monkeypatch):
+    monkeypatch.setattr(list_page, "TEXTS_MAX", 20)
+    filters = [f"s.{number}" for number in range(12)]
+    for name in "abcd":
+        create(api, f"{PREFIX}.{name}", {"name": name, "filter_subjects": filters})
+    create(api, f"{PREFIX}.e", {"name": "e"})
+    seen, offset = [], 0
+    for limit in (1, 1, 1, 256):
+        page = api.ask("CONSUMER.LIST.S", {"offset": offset})
+        assert (page["total"], page["limit"]) == (5, limit)
+        seen.append([each["name"] for each in page["consumers"]])
+        offset += page["limit"]
+    assert seen == [["a"], ["b"], ["c"], ["d", "e"]]
+    assert api.ask("CONSUMER.NAMES.S")["consumers"] == list("abcde")

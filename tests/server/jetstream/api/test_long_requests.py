@@ -155,3 +155,51 @@ def test_a_refusal_comes_in_its_turn_as_well(exchange: Any, told: Any) -> None:
     client.send(b"r", ("STREAM.CREATE.S", {"name": "S", "no": 1}))
     turns(exchange, told)
     assert told[0][1]["config"]["name"] == "S"
+
+
+@pytest.mark.parametrize(
+    ("verb", "config", "outcome"),
+    [
+        ("CREATE.S.C", {"name": "C", "filter_subjects": SUBJECTS}, SUBJECTS),
+        ("CREATE.S.C.s.1", {"name": "C", "filter_subject": "s.1"}, "s.1"),
+        ("CREATE.S.C.s.1", {"name": "C", "filter_subject": "s.2"}, 10131),
+        ("CREATE.S", {"filter_subjects": SUBJECTS[:1]}, SUBJECTS[:1]),
+        ("CREATE.S", {"durable_name": "C"}, 10020),
+        ("DURABLE.CREATE.S.C", {"durable_name": "C", "filter_subject": "s.1"}, "s.1"),
+        ("DURABLE.CREATE.S.C", {"durable_name": "D"}, 10017),
+        ("DURABLE.CREATE.S.C", {"x": 1}, 10025),
+    ],
+)
+def test_consumers_are_made_in_steps_as_at_once(
+    exchange: Any, told: Any, verb: str, config: Any, outcome: Any
+) -> None:
+    client = Sender(exchange)
+    client.send(b"r0", ("STREAM.CREATE.S", MAKE))
+    turns(exchange, told)
+    told.clear()
+    client.send(b"r", (f"CONSUMER.{verb}", {"stream_name": "S", "config": config}))
+    client.send(b"r", ("CONSUMER.NAMES.S", None))
+    assert not told
+    for _ in range(20):
+        turn(exchange, told)
+    made, names = [answer for _, answer in told]
+    if isinstance(outcome, int):
+        assert made["error"]["err_code"] == outcome
+        assert names["total"] == 0
+        return
+    assert outcome in (made["config"].get("filter_subject"), made["config"].get("filter_subjects"))
+    assert names["consumers"] == [made["name"]]
+
+
+def test_a_stream_that_goes_while_its_consumer_is_made(exchange: Any, told: Any) -> None:
+    client, other = Sender(exchange), Sender(exchange)
+    client.send(b"r", ("STREAM.CREATE.S", MAKE | {"retention": "workqueue"}))
+    turns(exchange, told)
+    told.clear()
+    config = {"name": "C", "ack_policy": "explicit", "filter_subjects": SUBJECTS}
+    client.send(b"r1", ("CONSUMER.CREATE.S.C", {"stream_name": "S", "config": config}))
+    turn(exchange, told)
+    other.send(b"r2", ("STREAM.DELETE.S", None))
+    turns(exchange, told)
+    assert [(name, "error" in answer) for name, answer in told] == [(b"r2", False), (b"r1", True)]
+    assert told[1][1]["error"]["err_code"] == 10059

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from jetstream_server.jetstream.api import streams
+from jetstream_server.jetstream.api import list_page, streams
 from jetstream_server.jetstream.streams.reads import subject_page
 
 NAME_TEXT = r"stream name is required and can not contain '.', '*', '>', '\', '/'"
@@ -311,3 +311,35 @@ def test_a_stream_that_goes_meanwhile_is_not_found(many: Any) -> None:
     many.raw("STREAM.INFO.S", b'{"subjects_filter":">"}')
     many.ask("STREAM.DELETE.S")
     assert [answer["error"]["err_code"] for answer in turn(many)] == [10059]
+
+
+def test_a_page_of_long_streams_is_shorter_and_says_so(
+    exchange: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(list_page, "TEXTS_MAX", 20)
+    for name in "abc":
+        subjects = [f"{name}.{number}" for number in range(12)]
+        exchange.ask(f"STREAM.CREATE.{name}", {"name": name, "subjects": subjects})
+    exchange.ask("STREAM.CREATE.d", {"name": "d"})
+    seen, offset = [], 0
+    for limit in (1, 1, 256):
+        page = exchange.ask("STREAM.LIST", {"offset": offset})
+        assert (page["total"], page["limit"]) == (4, limit)
+        seen.append([each["config"]["name"] for each in page["streams"]])
+        offset += page["limit"]
+    assert seen == [["a"], ["b"], ["c", "d"]]
+
+
+def test_streams_are_found_by_what_they_capture(exchange: Any) -> None:
+    for name, subjects in (("A", ["a.*", "b"]), ("B", ["c.>"]), ("C", ["y.d.*"]), ("D", ["x.a"])):
+        exchange.ask(f"STREAM.CREATE.{name}", {"name": name, "subjects": subjects})
+    for subject, names in (
+        ("a.b", ["A"]),
+        ("y.d.e", ["C"]),
+        ("c.d", ["B"]),
+        ("*.a", ["A", "B", "D"]),
+        (">", ["A", "B", "C", "D"]),
+        ("b", ["A"]),
+        ("a", None),
+    ):
+        assert exchange.ask("STREAM.NAMES", {"subject": subject})["streams"] == names, subject

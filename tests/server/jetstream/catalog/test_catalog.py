@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from random import Random
 from types import ModuleType
@@ -12,6 +13,8 @@ import pytest
 from jetstream_server.base.clock import SECOND
 from jetstream_server.base.errors import ApiError, StoreError
 from jetstream_server.base.nuid import Nuid
+from jetstream_server.core import subject as subjects
+from jetstream_server.core import transform as transforms
 from jetstream_server.core.sublist import Sublist
 from jetstream_server.core.subscription import Stretch, Subscription
 from jetstream_server.jetstream.catalog import catalog as catalogs
@@ -20,11 +23,17 @@ from jetstream_server.jetstream.catalog.catalog import Catalog
 from jetstream_server.jetstream.catalog.metering import Usage
 from jetstream_server.jetstream.configs.account_limits import AccountLimits, ServerLimits
 from jetstream_server.jetstream.configs.consumer_config import ConsumerConfig
-from jetstream_server.jetstream.configs.stream_config import StreamConfig
+from jetstream_server.jetstream.configs.stream_config import (
+    OriginConfig,
+    RePublish,
+    StreamConfig,
+    SubjectTransform,
+)
 from jetstream_server.jetstream.consumers.consumer_creation import create_consumer
 from jetstream_server.jetstream.context import Context
 from jetstream_server.jetstream.output import Output, Publish
 from jetstream_server.jetstream.streams.removal.removal import Removal
+from jetstream_server.jetstream.wire import go_json
 from jetstream_server.protocol.ops import PubRun
 from jetstream_server.store.disk.commit import GroupCommit
 from jetstream_server.store.memory import MemoryStore
@@ -277,6 +286,45 @@ def test_a_stream_that_lost_its_config_is_served_again_when_it_is_created_again(
     commit.drain()
     catalog, _ = started()
     assert b'"seq":2' in publish(catalog, b"S")
+
+
+def test_what_was_accepted_opens_although_less_is_accepted_now(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    vault = MemoryVault()
+    large: dict[str, Any] = {
+        "subjects": ["s.*.*", "long.subject"],
+        "subject_transform": SubjectTransform(src="s.*.*", dest="s.$2.{{partition(9,1,2)}}"),
+        "republish": RePublish(src="s.*.*", dest="r.$1.$2"),
+        "sources": [
+            OriginConfig(name="A"),
+            OriginConfig(name="B", subject_transforms=[SubjectTransform(src="b.*", dest="c.d.$1")]),
+            OriginConfig(name="C"),
+        ],
+    }
+    before = make_catalog(vault)
+    stream = before.create(config("S", **large), START)
+    create_consumer(stream, ConsumerConfig(durable_name="C", ack_policy="explicit"), START)
+    # As one is stored that a newer server has made.
+    file, _ = vault.folder("S", memory=False).consumer("C")
+    stored = file.load()
+    assert stored is not None
+    file.save(stored.replace(b'{"config":{', b'{"config":{"new":[{},{},{}],', 1))
+    monkeypatch.setattr(go_json, "OBJECTS_MAX", 2)
+    monkeypatch.setattr(subjects, "SUBJECT_BYTES_MAX", 4)
+    monkeypatch.setattr(transforms, "SUBJECT_BYTES_MAX", 4)
+    monkeypatch.setattr(transforms, "DESTINATION_BYTES_MAX", 4)
+    monkeypatch.setattr(transforms, "TOKENS_USED_MAX", 1)
+    after = restarted(vault)
+    assert after.offline == {}
+    assert after.stream("S").config == stream.config
+    assert list(after.stream("S").consumers) == ["C"]
+    assert b'"seq":1' in publish(after, b"s.a.b")
+    message = after.stream("S").store.load(1)
+    assert message is not None and message.subject.startswith(b"s.b.")
+    for name in ("subject_transform", "republish", "sources", "subjects"):
+        asked = config("T", **{"subjects": ["t"], name: large[name]})
+        assert refusal(partial(after.create, asked, START))
 
 
 def test_fields_of_a_newer_server_are_no_reason_to_refuse() -> None:

@@ -22,7 +22,7 @@ from jetstream_server.jetstream.streams.storing.run_storing import RunStoring
 from jetstream_server.store.file import FileStore
 
 from tests.contained import World
-from tests.planted import plant
+from tests.planted import PlantedError, plant
 
 # Each message is looked at by itself, as the config asks for a decision.
 
@@ -170,6 +170,36 @@ def test_a_stored_message_that_trips_the_start_does_not_trip_the_others(world, c
     world.start()
     client = world.connect()
     assert client.api("STREAM.INFO.S")["state"]["messages"] == 1
+
+
+def test_a_stored_message_that_trips_what_reads_them_at_the_start_is_left_out(
+    world, client, monkeypatch
+):
+    from jetstream_server.jetstream.streams.removal import expiry
+    from jetstream_server.jetstream.streams.schedules import schedule
+
+    client.stream("D", allow_msg_schedules=True, allow_msg_ttl=True)
+    planned = b"NATS/1.0\r\nNats-Schedule: @every %bs\r\nNats-Schedule-Target: d.to.%b\r\n\r\n"
+    for name, seconds in ((b"bad", b"13"), (b"good", b"14")):
+        client.store("d.ttl", b"", b"NATS/1.0\r\nNats-TTL: %bs\r\n\r\n" % seconds)
+        client.store(f"d.{name.decode()}", b"", planned % (seconds, name))
+    for module, reader in ((expiry, "parse_ttl"), (schedule, "special_headers")):
+        function = getattr(module, reader)
+
+        def tripping(value, function=function):
+            if b"13s" in value:
+                raise PlantedError
+            return function(value)
+
+        monkeypatch.setattr(module, reader, tripping)
+    for _ in range(2):
+        world.start()
+        assert world.counted() == {"message": 2}
+        client = world.connect()
+        assert not offline(client, "D") and client.store("d.x") > 4
+    world.wait(20 * SECOND)
+    subjects = client.api("STREAM.INFO.D", {"subjects_filter": ">"})["state"]["subjects"]
+    assert subjects == {"d.ttl": 1, "d.bad": 1, "d.good": 1, "d.to.good": 1, "d.x": 2}
 
 
 def test_a_copy_that_cannot_be_made_is_left_out(world, client, monkeypatch):

@@ -12,9 +12,10 @@ from jetstream_server.core.sublist import Sublist
 from jetstream_server.jetstream.catalog.catalog import Catalog
 from jetstream_server.jetstream.catalog.stream_template import StreamTemplateConfig
 from jetstream_server.jetstream.configs.account_limits import AccountLimits
-from jetstream_server.jetstream.configs.stream_config import StreamConfig
+from jetstream_server.jetstream.configs.stream_config import OriginConfig, StreamConfig
 from jetstream_server.jetstream.context import Context
 from jetstream_server.jetstream.output import Output, Publish
+from jetstream_server.jetstream.wire import go_json
 from jetstream_server.node.router import Router
 from jetstream_server.protocol.ops import PubRun
 from jetstream_server.store.vault import MemoryVault
@@ -189,6 +190,14 @@ def test_templates_survive_a_restart(account):
     assert template.streams() == ["t_a"]
     assert again.catalog.templates.owns("T", "t_a")
     assert again.publish(b"t.b") == [{"stream": "t_b", "seq": 1}]
+
+
+def test_what_was_accepted_comes_back_although_less_is_accepted_now(account, monkeypatch):
+    sources = [OriginConfig(name="A"), OriginConfig(name="B")]
+    account.template(sources=sources)
+    monkeypatch.setattr(go_json, "OBJECTS_MAX", 1)
+    again = Account(account.vault)
+    assert again.catalog.templates.template("T").config.config.sources == sources
 
 
 def test_a_file_that_can_not_be_read_is_reported(account):

@@ -7,7 +7,7 @@ from jetstream_server.base.clock import SECOND
 from jetstream_server.base.errors import ApiError
 from jetstream_server.jetstream.configs.consumer_checks import (
     check_update,
-    check_workqueue_filters,
+    check_workqueue,
 )
 from jetstream_server.jetstream.configs.consumer_config import ConsumerConfig
 from jetstream_server.jetstream.configs.stream_config import StreamConfig
@@ -120,8 +120,6 @@ METADATA = "consumer metadata exceeds maximum size of 128KB"
         ({**FLOW_ACK, "ack_wait": 5}, 10221, None),
         ({**FLOW_ACK, "max_deliver": 5}, 10222, None),
         ({"stream": QUEUE}, 10084, None),
-        ({"stream": QUEUE, "ack_policy": "all"}, 10098, "workqueue stream requires explicit ack"),
-        ({"stream": QUEUE, "ack_policy": "explicit", "deliver_policy": "new"}, 10101, None),
     ],
 )
 def test_refusals(fields, code, text, refusal):
@@ -155,20 +153,20 @@ def test_an_update_may_change_the_rest(resolve):
 
 
 @pytest.mark.parametrize(
-    ("new", "other", "code"),
+    ("fields", "code"),
     [
-        ("", "", 10099),
-        ("", "w.a", 10099),
-        ("w.a", "", 10100),
-        ("w.*", "w.a", 10100),
-        ("w.b", "w.a", 0),
+        ({"ack_policy": "all"}, 10098),
+        ({"ack_policy": "none", "deliver_policy": "new"}, 10098),
+        ({"ack_policy": "explicit", "deliver_policy": "new"}, 10101),
+        ({"ack_policy": "flow_control", "deliver_policy": "last"}, 10101),
+        ({"ack_policy": "explicit"}, 0),
+        ({"ack_policy": "flow_control"}, 0),
     ],
 )
-def test_each_message_of_a_work_queue_has_one_consumer(new, other, code):
-    configs = ConsumerConfig(filter_subject=new), [ConsumerConfig(filter_subject=other)]
+def test_what_a_work_queue_wants_of_a_new_consumer(fields, code):
     if not code:
-        check_workqueue_filters(*configs)
+        check_workqueue(ConsumerConfig(**fields))
         return
     with pytest.raises(ApiError) as caught:
-        check_workqueue_filters(*configs)
+        check_workqueue(ConsumerConfig(**fields))
     assert caught.value.err_code == code

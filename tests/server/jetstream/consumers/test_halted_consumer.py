@@ -237,3 +237,17 @@ def test_one_that_trips_while_it_is_made_is_not_there(world, client, monkeypatch
     client.consumer("N")
     world.wait(5 * SECOND)
     assert len(acks(client.pull("N", batch=9))) == 3
+
+
+def test_one_that_trips_again_and_again_is_tried_less_and_less_often(world, client, monkeypatch):
+    with monkeypatch.context() as patched:
+        plant(patched, Consumer, "advance", of("C"))
+        plant(patched, StateLog, "load", lambda self: "/C/" in str(self._path))
+        client.pull()
+        counts = []
+        for _ in range(3):
+            world.wait(20 * SECOND)
+            counts.append(world.counted()["consumer"])
+        assert counts[0] <= 6 and counts[2] - counts[1] <= 1 and stopped(client)
+    world.wait(6 * 60 * SECOND)
+    assert not stopped(client) and len(acks(client.pull(batch=9))) == 3

@@ -232,6 +232,15 @@ def test_consumers_that_do_not_go_together(
     assert transfers.refusal(data, **config) == f'failed to add consumer "x": {text}'
 
 
+def test_a_work_queue_takes_no_consumer_that_a_client_could_not_make(transfers) -> None:
+    body = json.loads(CONSUMER)
+    body["config"]["ack_policy"] = "all"
+    consumer = encode_entry(b"consumers/x", 1, json.dumps(body).encode())
+    data = whole(state(consumer_count=1), consumer, TWO)
+    text = transfers.refusal(data, retention="workqueue")
+    assert text == 'failed to add consumer "x": workqueue stream requires explicit ack (10098)'
+
+
 def test_the_name_is_taken_while_it_is_made(transfers) -> None:
     config = StreamConfig(name="R", subjects=["r.>"])
     rebuild = Rebuild(transfers.catalog, config)

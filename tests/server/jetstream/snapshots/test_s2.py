@@ -15,10 +15,32 @@ from jetstream_server.jetstream.snapshots.s2 import (
     STREAM_IDENTIFIER,
     S2Error,
     S2Reader,
-    decode_block,
+    decoding,
     frames,
     masked_checksum,
 )
+
+
+def decode_block(block: bytes) -> bytes:
+    """Return what a block stands for, whatever pauses that has."""
+    steps = decoding(block)
+    try:
+        while True:
+            next(steps)
+    except StopIteration as end:
+        data: bytes = end.value
+        return data
+
+
+def test_a_block_of_many_parts_is_decoded_in_steps() -> None:
+    parts = 20_000  # of one byte each: a literal, a copy of it, and repeats of the copy
+    size = 1 + 4 + 4 * parts
+    length = bytes((size & 0x7F | 0x80, size >> 7 & 0x7F | 0x80, size >> 14))
+    steps = decoding(length + b"\x00x\x01\x01" + b"\x01\x00" * parts)
+    assert [next(steps), next(steps)] == [None, None]
+    with pytest.raises(StopIteration) as end:
+        next(steps)
+    assert end.value.value == b"x" * size
 
 
 def read_all(pieces: list[bytes]) -> bytes:

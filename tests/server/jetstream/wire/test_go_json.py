@@ -416,3 +416,42 @@ def test_indented_for_people():
     assert go_json.encode({"a": [1], "b": "<", "c": []}, indented=True) == (
         b'{\n  "a": [\n    1\n  ],\n  "b": "\\u003c",\n  "c": []\n}'
     )
+
+
+def test_lists_of_numbers_are_within_their_bounds() -> None:
+    class Numbers(go_json.GoModel):
+        signed: list[go_json.Int32] = Field(default_factory=list)
+        unsigned: list[go_json.Uint64] = Field(default_factory=list)
+
+    def read(name: str, numbers: str) -> str | list[int]:
+        try:
+            taken: list[int] = getattr(
+                go_json.decode(f'{{"{name}":[{numbers}]}}'.encode(), Numbers), name
+            )
+        except ApiError as error:
+            return error.description.rpartition("unmarshal ")[2]
+        return taken
+
+    assert read("signed", "-2147483648,0,2147483647") == [-(2**31), 0, 2**31 - 1]
+    assert read("signed", "0,2147483648").startswith("number 2147483648 into")  # type: ignore[union-attr]
+    assert read("signed", "-2147483649").startswith("number -2147483649 into")  # type: ignore[union-attr]
+    assert read("unsigned", "0,18446744073709551615") == [0, 2**64 - 1]
+    assert read("unsigned", "1,-1").startswith("number -1 into")  # type: ignore[union-attr]
+    assert read("unsigned", "1,true").startswith("bool into")  # type: ignore[union-attr]
+    assert read("unsigned", "1,2.5").startswith("number 2.5 into")  # type: ignore[union-attr]
+    assert read("unsigned", "1,null,2") == [1, 0, 2]
+
+
+@pytest.mark.parametrize("element", ["{}", "null", "[]", '{"name":"a"}'])
+def test_so_many_objects_are_read_and_no_more(element: str) -> None:
+    def body(count: int) -> bytes:
+        return f'{{"sources":[{",".join([element] * count)}]}}'.encode()
+
+    refused = "lists hold 1001 objects or more, of which at most 1000 are read"
+    assert refusal(body(1001)) == refusal(body(1001), strict=False) == refused
+    if element == "[]":
+        assert refusal(body(1000)).startswith("json: cannot unmarshal array into")
+    else:
+        assert len(go_json.decode(body(1000), Outer).sources) == 1000
+        # What is stored was accepted once.
+        assert len(go_json.decode(body(1001), Outer, is_stored=True).sources) == 1001

@@ -64,3 +64,26 @@ def test_what_is_too_deep_is_not_judged() -> None:
 
 def test_a_value_as_it_was_sent() -> None:
     assert ReadValue({"a": [1, "x"]}).source == '{"a":[1,"x"]}'
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("1", 0),
+        ("null", 0),
+        ("[]", 0),
+        ("{}", 0),
+        ('{"a":{"b":{}}}', 0),
+        ('["a",1,2.5,true]', 0),
+        ("[null]", 1),
+        ("[{},{}]", 2),
+        ('{"a":[{"b":[{},{},"x"]}],"c":{"d":[[]]}}', 5),
+    ],
+)
+def test_objects_in_lists_are_counted(text: str, count: int) -> None:
+    assert ReadValue(orjson.loads(text)).objects_in_lists() == count
+
+
+def test_counting_ends_where_there_are_very_many() -> None:
+    wide = ReadValue([{"a": [{}] * 100}] * 20_000)
+    assert 10_000 < wide.objects_in_lists() <= 20_000

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from random import Random
+
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from jetstream_server.core import pattern_tree
 from jetstream_server.core.subject import is_valid_subject, matches
+from jetstream_server.store.blocks import subjects as sets
 from jetstream_server.store.blocks.subjects import SubjectTable
 
 tokens = st.sampled_from([b"a", b"b", b"*", b">", b"a*", b"+"])
@@ -61,3 +66,35 @@ def test_forgotten_names_are_let_go_some_at_a_time():
     table.renumber()
     assert table.names == [b"s.3"]
     assert [table.let_go(4) for _ in range(4)] == [True, True, True, False]
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_very_many_wildcards_are_a_tree_that_says_the_same(seed, monkeypatch):
+    random = Random(seed)
+    tokens = [b"a", b"b", b"c", b"d"]
+    patterns = list(
+        dict.fromkeys(
+            b".".join([random.choice([*tokens, b"*"]) for _ in range(random.randrange(1, 4))])
+            + random.choice([b"", b".>"])
+            for _ in range(40)
+        )
+    )
+    names = list(
+        dict.fromkeys(
+            b".".join(random.choices(tokens, k=random.randrange(1, 6))) for _ in range(60)
+        )
+    )
+    table = SubjectTable()
+    monkeypatch.setattr(sets, "_COMPARED_MAX", 3)
+    monkeypatch.setattr(pattern_tree, "_WAYS_MAX", random.choice([2, 1000]))
+    chosen = table.choose(patterns)
+    wild = sum(b"*" in each or b">" in each for each in patterns)
+    table.add(names[:30])
+    turns = 1
+    while not chosen.decide(21):
+        turns += 1
+    assert turns == -(-wild // 7) + 4  # the patterns, and the names from the last turn of these on
+    table.add(names)
+    assert not chosen.decide(1)
+    expected = [any(matches(pattern, name) for pattern in patterns) for name in names]
+    assert list(chosen.flags()) == expected

@@ -190,6 +190,79 @@ def test_a_file_without_a_descriptor_of_its_own_is_replaced_by_itself(tmp_path: 
     assert [path.read_bytes() for path in sorted(tmp_path.iterdir())] == [b"x"] * 3
 
 
+class Open(OsDisk):
+    """Knows which handles it has given out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.handles: set[int] = set()
+
+    def open(self, path: Path) -> tuple[int, bool]:
+        handle, made = super().open(path)
+        self.handles.add(handle)
+        return handle, made
+
+    def close(self, handle: int) -> None:
+        self.handles.remove(handle)
+        super().close(handle)
+
+
+def test_a_file_that_was_erased_in_or_sealed_is_closed_and_can_be_written_again(
+    tmp_path: Path,
+) -> None:
+    disk, owner, file = Open(), Owner(), BlockFile(tmp_path / "1")
+    commit, buffer = GroupCommit(disk), bytearray(b"x" * 300)
+    commit.write(owner, file, buffer, 0, 100)
+    commit.overwrite(owner, file.path, file, 10, b"head", 60)
+    commit.seal(owner, file)  # of which nothing was written since
+    assert not commit.drain() and not disk.handles
+    commit.write(owner, file, buffer, 100, 200)
+    commit.seal(owner, file)
+    assert not commit.drain() and not disk.handles
+    commit.write(owner, file, buffer, 200, 300)
+    assert not commit.drain() and len(disk.handles) == 1
+    assert file.path.read_bytes() == b"x" * 10 + b"head" + bytes(46) + b"x" * 240
+    commit.close(file)
+
+
+class Asked:
+    """A reserve that has nothing to give."""
+
+    is_usable = True
+
+    def __init__(self) -> None:
+        self.wanted: list[int] = []
+
+    def give(self, wanted: int) -> bool:
+        self.wanted.append(wanted)
+        return False
+
+
+def test_the_reserve_is_asked_for_what_is_written_and_for_what_files_take_besides(
+    tmp_path: Path,
+) -> None:
+    class FullDisk(OsDisk):
+        """Has no room for a file more."""
+
+        def open(self, path: Path) -> tuple[int, bool]:
+            raise OSError(errno.ENOSPC, "No space left on device", str(path))
+
+    reserve, size, heard = Asked(), 1 << 20, list[str]()
+    buffer = bytearray(4 * size)
+    commit = GroupCommit(FullDisk(), reserve=reserve)
+    owner = Patient(heard)
+    for number in range(10):
+        file = BlockFile(tmp_path / str(number))
+        commit.write(owner, file, buffer, 2 * size, 3 * size)
+        commit.remove(owner, file.path, waits=True)
+    flush = commit.take(1)
+    assert flush is not None and flush.run()
+    commit.complete(flush)
+    assert heard == ["stalled"]
+    (wanted,) = reserve.wanted
+    assert 20 * 4096 <= wanted - 10 * size < size
+
+
 def test_a_removal_that_waits_has_gone_from_the_disk_before_what_follows_it(
     sim_disk_module: Any,
 ) -> None:

@@ -1,6 +1,7 @@
 """Where a consumer stands in its stream: what comes next, and how much of it there is.
 
-The cursor only looks at messages; `take` moves it on. A `last_per_subject` consumer first walks a
+The cursor only looks at messages. `take` moves it past what is delivered; what nobody wants is
+passed when it is found (`window`, `pass_unwanted`). A `last_per_subject` consumer first walks a
 snapshot of sequences fixed at its creation (docs/reference/consumers.md#start), then goes on live
 after it.
 
@@ -22,16 +23,16 @@ from jetstream_server.jetstream.consumers.progress.selection import chosen_windo
 from jetstream_server.store.ports import MessageStore, Window
 
 _SNAPSHOT_COUNT_MAX = 4096
-WINDOWS_AT_ONCE = (
-    1  # of one block of the store: a millisecond, or a hundred with very many subjects
-)
+# Each of one block of the store: a millisecond, or a hundred with very many subjects.
+WINDOWS_AT_ONCE = 1
+SUBJECTS_AT_ONCE = 200_000  # for a filter, in a few milliseconds
 
 
 class Cursor:
     """A position in a message store, seen through a filter.
 
     Attributes:
-        next_seq: the first sequence not looked at; `delivered.stream_seq` is one less.
+        next_seq: the first sequence that was neither delivered nor passed.
         patterns: the filter subjects; empty for everything.
         is_searching: the last call of `window` ended with much still to look through.
     """
@@ -48,8 +49,9 @@ class Cursor:
         # Rising sequences still to be delivered, from `_snapshot_at` on.
         self._snapshot = array("Q", snapshot)
         self._snapshot_at = 0
+        # Where it goes on after the snapshot.
         self._live_seq = max(next_seq, self._snapshot[-1] + 1) if self._snapshot else next_seq
-        self._pending = 0
+        self._pending = 0  # messages still to be delivered, as last counted
         # Every wanted message up to here is in `_pending`; None: count again.
         self._counted_seq: int | None = None
         # Nothing wanted lies between `next_seq` and here.
@@ -82,6 +84,12 @@ class Cursor:
             at = bisect_left(self._snapshot, sequence, self._snapshot_at)
             return at == len(self._snapshot) or self._snapshot[at] != sequence
         return sequence < self.next_seq
+
+    def look_ahead(self, names_max: int) -> bool:
+        """Look at up to `names_max` subjects that have come since the last look, or fewer if the
+        filter has many wildcards; tell whether that was all. If not, whatever counts or finds
+        messages has to look at the rest first, however many there are."""
+        return self._store.decide(self._wanted, names_max)
 
     def num_pending(self) -> int:
         """Return how many messages are still to be delivered for the first time."""
@@ -138,8 +146,8 @@ class Cursor:
             self.next_seq = window.sequences[count - 1] + 1
             self._end_snapshot()
             return
-        # The position is right after the last message, as INFO shows it; what the window found to
-        # be unwanted after that is only remembered.
+        # The position is right after the last message taken; what the window found to be unwanted
+        # after that is only remembered.
         self.next_seq = window.sequences[count - 1] + 1
         if count == len(window):
             self._scanned_seq = window.next_seq

@@ -35,7 +35,7 @@ class AckRules:
 
     Attributes:
         tracks: messages wait for an ack (every policy but `none`).
-        cumulative: an ack counts for everything before it (`all`).
+        cumulative: an ack counts for everything before it (`all`, `flow_control`).
         ack_wait_ns: how long a delivery may stay unacknowledged.
         backoff_ns: waits after the first, second ... delivery, in place of `ack_wait_ns`.
         max_deliver: how often a message may go out, -1 without limit.
@@ -119,7 +119,7 @@ class Progress:
         return limit > 0 and self.redelivery.deliveries(sequence) >= limit
 
     def exhaust(self, sequence: int) -> None:
-        """Give up on a message: it is pending no more, but the floor stays where it is."""
+        """Give up on a message: it is no longer pending, but the floor stays where it is."""
         self.pending.take_range(sequence, sequence + 1)
         self.redelivery.unqueue(sequence)
 
@@ -262,7 +262,7 @@ class Progress:
         return self._drop(start, stop, strictly=True)
 
     def lost(self, sequences: array[int]) -> array[int]:
-        """Single messages are gone by a purge, rising; return those that were pending."""
+        """A purge took these single messages, rising; return those that were pending."""
         before = self.pending.first()
         taken = self.pending.ack_run(sequences)
         if taken:
@@ -291,8 +291,8 @@ class Progress:
         """After a restart the stream begins at `first_seq`; what was pending below that is
         forgotten.
 
-        That does not add to what was delivered and acknowledged: a message that nobody wanted, or
-        that a limit took, moves no floor either while the server runs.
+        That does not add to what was delivered and acknowledged. Nor does a message that nobody
+        wanted, or that a limit took, move the floor while the server runs.
         """
         self.cursor.purged(first_seq)
         self._drop(0, first_seq, strictly=True)

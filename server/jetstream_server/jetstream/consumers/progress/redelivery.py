@@ -49,7 +49,7 @@ class Redelivery:
         self.counts: dict[int, int] = {}
         self._queue: dict[int, int] = {}  # sequence -> ticket
         self._runs: deque[RisingRun] = deque()
-        self._ticket = 0
+        self._ticket = 0  # the last one given to a run
         # A message is in the wave of its deadline, and perhaps still in those of earlier ones.
         self._due_at: dict[int, int] = {}
         self._waves: dict[int, array[int]] = {}

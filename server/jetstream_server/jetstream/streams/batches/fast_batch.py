@@ -3,9 +3,11 @@
 A client says everything in the reply subject, `<inbox>.<batch>.<flow>.<gap>.<position>.<op>.$FI`:
 how many messages it wants acknowledged together at most (`flow`), whether a missing message ends
 the batch (`gap` is `fail`) or is only reported (`ok`), which message of the batch this is, and what
-it does: begin, go on, commit with or without a message, or ask for the last ack again. Unlike an
-atomic batch, a fast one is not a unit: what is stored stays stored. Only the way of acknowledging
-differs, and the commit is answered with how far the batch came.
+it does: begin, go on, commit with or without a message, or ask for the last ack again. The first
+message decides on flow and on what a missing message does; whether a refused message ends the
+batch is up to that message. Unlike an atomic batch, a fast one is not a unit: what is stored stays
+stored. Only the way of acknowledging differs, and the commit is answered with how far the batch
+came.
 
 Batches are in memory only. Specification: docs/reference/publishing.md#fast-batches.
 """
@@ -85,20 +87,22 @@ def parse_reply(reply: bytes) -> BatchPlace:
 
 @dataclass(slots=True)
 class _OpenFastBatch:
+    flow: int  # of the first message, as is what gaps do: later ones cannot change it
+    gaps_allowed: bool
     interval: int
     deadline: int = 0
     position: int = 0  # of the last message, lost ones included
     sequence: int = 0  # where the last one was stored
     acknowledged: int = 0
 
-    def pass_to(self, position: int, flow: int) -> bool:
+    def pass_to(self, position: int) -> bool:
         """Come to a position; tell whether an ack is due there."""
         passed = position - self.acknowledged
         if passed < self.interval:
             return False
         # After a gap the acks stay where they would have been without it.
         self.acknowledged += passed - passed % self.interval
-        self.interval = max(min(2 * self.interval, flow), 1)
+        self.interval = max(min(2 * self.interval, self.flow), 1)
         return True
 
 
@@ -130,12 +134,12 @@ class FastBatches:
             return
         if lost:
             self._report_gap(batch, place, message.reply)
-            if not place.gaps_allowed:
+            if not batch.gaps_allowed:
                 self._close(place.batch, batch, batch.position, message.reply)
                 return
         if place.op == PING:
             batch.position = max(batch.position, place.position)
-            batch.pass_to(batch.position, place.flow)
+            batch.pass_to(batch.position)
             self._acknowledge(batch, message.reply)
         elif place.op == END:
             self._close(place.batch, batch, place.position - 1, message.reply)
@@ -157,7 +161,8 @@ class FastBatches:
             raise
         if batch is None:
             # While other batches are open, begin carefully.
-            batch = _OpenFastBatch(1 if self._open else min(place.flow, _FIRST_INTERVAL_MAX))
+            interval = 1 if self._open else min(place.flow, _FIRST_INTERVAL_MAX)
+            batch = _OpenFastBatch(place.flow, place.gaps_allowed, interval)
             self._open.add(place.batch, batch)
             if place.op == BEGIN and not self._contents.config.no_ack:
                 self._acknowledge(batch, message.reply)
@@ -184,7 +189,7 @@ class FastBatches:
             batch.sequence = sequence
         if place.op == COMMIT:
             self._close(place.batch, batch, place.position, reply)
-        elif batch.pass_to(place.position, place.flow):
+        elif batch.pass_to(place.position):
             self._acknowledge(batch, reply)
 
     def give_up(self, incident: Incident, now: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from jetstream_server.base.limits import HEADER_BYTES_MAX
 from jetstream_server.jetstream.streams.messages import publish_headers as names
 from jetstream_server.jetstream.streams.messages.publish_headers import special_headers, storable
 
@@ -27,7 +28,9 @@ class Candidate:
         self.reply = reply
         self.headers = storable(headers) if headers else b""
         self.payload = payload
-        self.special = special_headers(headers) if headers else {}
+        # More is refused, whatever it says.
+        is_read = 0 < len(headers) <= HEADER_BYTES_MAX
+        self.special = special_headers(headers) if is_read else {}
         self.ttl = 0
         self.total = b""
         self.sources = b""

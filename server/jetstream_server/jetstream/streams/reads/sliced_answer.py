@@ -6,12 +6,15 @@ client has more than one of these, and none is left when the client goes.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from jetstream_server.base.errors import StoreError
 from jetstream_server.core.answers import Answers
 from jetstream_server.jetstream.streams.reads.direct_replies import DirectReplies
 from jetstream_server.jetstream.streams.reads.direct_search import Steps
 
 
+@dataclass(slots=True, eq=False)
 class SlicedAnswer:
     """The answer to one request, as far as it has come. Postponable.
 
@@ -23,13 +26,10 @@ class SlicedAnswer:
             nobody can be made to wait: then it is all made at once.
     """
 
-    def __init__(
-        self, replies: DirectReplies, reply: bytes, steps: Steps, answers: Answers | None
-    ) -> None:
-        self._replies = replies
-        self._reply = reply
-        self._steps = steps
-        self._answers = answers
+    _replies: DirectReplies
+    _reply: bytes
+    _steps: Steps
+    _answers: Answers | None
 
     def go_on(self) -> bool:
         """Make the next slice of the answer; tell whether it was the last one."""

@@ -11,6 +11,7 @@ docs/reference/streams.md#limits and #subject-delete-markers.
 from __future__ import annotations
 
 from jetstream_server.base.clock import MILLISECOND, SECOND
+from jetstream_server.core.containment import UNCONTAINED, Containment
 from jetstream_server.jetstream.configs.stream_config import StreamConfig
 from jetstream_server.jetstream.streams.messages import publish_headers as names
 from jetstream_server.jetstream.streams.messages.message_ttl import MessageTtls, parse_ttl
@@ -36,24 +37,34 @@ class Expiry:
         ttls: deadlines of single messages.
     """
 
-    def __init__(self, config: StreamConfig, store: MessageStore) -> None:
+    def __init__(
+        self, config: StreamConfig, store: MessageStore, containment: Containment = UNCONTAINED
+    ) -> None:
         self.config = config
         self.ttls = MessageTtls()
         self._store = store
+        self._containment = containment
         self._mortal_from = 0  # everything below lasts or is gone
         self._owed: dict[bytes, None] = {}  # subjects on which a marker is due
 
     def recover(self) -> None:
-        """Read the TTLs of all stored messages."""
+        """Read the TTLs of all stored messages; one that trips this is left as it is."""
         if not self.config.allow_msg_ttl:
             return
         for sequence, timestamp, _, headers in stored(
             self._store, self._store.first_seq, names.TTL
         ):
-            if names.TTL in headers:
-                ttl = parse_ttl(special_headers(headers).get(names.TTL, b""))
-                if ttl is not None:
-                    self.ttls.record(sequence, ttl, timestamp)
+            if names.TTL not in headers:
+                continue
+            try:
+                self._recover_ttl(sequence, timestamp, headers)
+            except Exception as error:
+                self._containment.contain(error, 0)
+
+    def _recover_ttl(self, sequence: int, timestamp: int, headers: bytes) -> None:
+        ttl = parse_ttl(special_headers(headers).get(names.TTL, b""))
+        if ttl is not None:
+            self.ttls.record(sequence, ttl, timestamp)
 
     def remove_due(self, now: int) -> Ranges:
         """Remove what is over, or some of it when that is much: `next_look` says when to go on.

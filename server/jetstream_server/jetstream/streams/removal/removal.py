@@ -46,7 +46,7 @@ class Removal:
         self._consumers = consumers
         self._alarm = alarm
         self._context = context
-        self.expiry = Expiry(config, store)
+        self.expiry = Expiry(config, store, context.containment)
         self.trimming = Trimming(store)
 
     def follow(self, config: StreamConfig) -> None:

@@ -48,19 +48,23 @@ class Schedules:
         self.subjects: set[bytes] = set()
 
     def recover(self, store: MessageStore, now: int) -> None:
-        """Find the schedules that are stored, and when each was to come up next."""
+        """Find the schedules that are stored, and when each was to come up next; a message that
+        trips this is left out."""
         planned: dict[bytes, int] = {}
         found: dict[bytes, tuple[int, dict[bytes, bytes]]] = {}
         for sequence, timestamp, subject, block in stored(store, store.first_seq, names.SCHEDULE):
             if names.SCHEDULE not in block:
                 continue
-            special = special_headers(block)
+            try:
+                special = special_headers(block)
+                following = _parse_next(special.get(names.SCHEDULE_NEXT, b""))
+            except Exception as error:
+                self._containment.contain(error, now)
+                continue
             if names.SCHEDULE in special and store.subject_last(subject) == sequence:
                 found[subject] = timestamp, special
-            if names.SCHEDULER in special and names.SCHEDULE_NEXT in special:
-                following = _parse_next(special[names.SCHEDULE_NEXT])
-                if following is not None:
-                    planned[special[names.SCHEDULER]] = following
+            if names.SCHEDULER in special and following is not None:
+                planned[special[names.SCHEDULER]] = following
         for subject, (timestamp, special) in found.items():
             try:
                 self._resume(subject, timestamp, special, planned.get(subject, 0), now)

@@ -5,6 +5,8 @@ While the store fails, its refusals do not wait for a flush, which may not come 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from jetstream_server.base.errors import ApiError, StoreError
 from jetstream_server.jetstream import errors
 from jetstream_server.jetstream.ingest import REFUSAL_HEADERS
@@ -17,13 +19,13 @@ _STORE_FAILED = errors.STREAM_STORE_FAILED("").err_code
 _TOO_MANY_REQUESTS = errors.TOO_MANY_REQUESTS().err_code
 
 
+@dataclass(slots=True, eq=False)
 class Refusals:
     """The refusals of one stream."""
 
-    def __init__(self, contents: Contents, pub_ack: PubAck, answers: PublishAnswers) -> None:
-        self._contents = contents
-        self._pub_ack = pub_ack
-        self._answers = answers
+    _contents: Contents
+    _pub_ack: PubAck
+    _answers: PublishAnswers
 
     def send(self, reply: bytes, error: ApiError) -> None:
         """Tell one publisher."""

@@ -6,6 +6,7 @@ It is stored and answered as a whole.
 from __future__ import annotations
 
 from array import array
+from dataclasses import dataclass
 
 from jetstream_server.base.errors import StoreError
 from jetstream_server.jetstream.streams.contents import Contents
@@ -15,20 +16,14 @@ from jetstream_server.jetstream.streams.storing.refusals import Refusals
 from jetstream_server.protocol.ops import PubRun
 
 
+@dataclass(slots=True, eq=False)
 class RunStoring:
     """Stores stretches in one stream."""
 
-    def __init__(
-        self,
-        contents: Contents,
-        pub_ack: PubAck,
-        refusals: Refusals,
-        answers: PublishAnswers,
-    ) -> None:
-        self._contents = contents
-        self._pub_ack = pub_ack
-        self._refusals = refusals
-        self._answers = answers
+    _contents: Contents
+    _pub_ack: PubAck
+    _refusals: Refusals
+    _answers: PublishAnswers
 
     def store(self, run: PubRun, start: int, stop: int, now: int) -> int | None:
         """Store and acknowledge a stretch; return its first sequence, None when it failed.

@@ -1,40 +1,39 @@
-"""What the streams of an account capture, so that no two of them capture the same."""
+"""The patterns of many owners, of which no two may want the same: streams by what they capture, the
+consumers of a work queue by what they read."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from jetstream_server.core.pattern_tree import PatternTree
-from jetstream_server.jetstream.configs.stream_config import StreamConfig
 
 # Taken note of in one turn.
 AT_ONCE = 2000
 
 
-class CapturedSubjects:
-    """The subjects of streams, as of the last look at their configs."""
+class DisjointPatterns:
+    """Patterns by owner. What an owner has is noted a part at a time, so that nobody who asks has
+    to wait for very many."""
 
     def __init__(self) -> None:
         self._tree = PatternTree()
-        self._configs: dict[str, StreamConfig] = {}
+        self._patterns: dict[str, Sequence[bytes]] = {}
         # What has yet to be added or removed, in this order.
         self._changes: deque[tuple[bool, Iterator[bytes]]] = deque()
 
-    def follow(self, name: str, config: StreamConfig | None) -> None:
-        """Note that a stream captures something else now, or nothing any more: None. `go_on` looks
-        at the subjects one by one."""
-        before = self._configs.pop(name, None)
-        if config is not None:
-            self._configs[name] = config
-        old = [] if before is None else before.subject_patterns
-        new = [] if config is None else config.subject_patterns
-        if old != new:
-            self._changes.extend(((False, iter(old)), (True, iter(new))))
+    def follow(self, owner: str, patterns: Sequence[bytes]) -> None:
+        """Note that an owner has these patterns now, instead of those that it had; `go_on` looks at
+        them one by one."""
+        old = self._patterns.pop(owner, ())
+        if patterns:
+            self._patterns[owner] = patterns
+        if old != patterns:
+            self._changes.extend(((False, iter(old)), (True, iter(patterns))))
 
     def go_on(self, count: int = 0) -> bool:
-        """Take note of so many subjects, or of what a turn has time for; tell whether those were
+        """Take note of so many patterns, or of what a turn has time for; tell whether those were
         all."""
         count = count or AT_ONCE
         tree, changes = self._tree, self._changes
@@ -50,18 +49,17 @@ class CapturedSubjects:
             count -= done
         return not changes
 
-    def overlap(self, config: StreamConfig) -> bool:
-        """Tell whether a stream would capture what another one does.
+    def overlap(self, owner: str, patterns: Sequence[bytes]) -> bool:
+        """Tell whether an owner would want what another one has.
 
         Raises:
             TooManyMeetError: that takes too long to find out.
         """
         while not self.go_on():
             pass
-        patterns = config.subject_patterns
-        own = self._configs[config.name].subject_patterns if config.name in self._configs else []
+        own = self._patterns.get(owner, ())
         if len(own) > AT_ONCE:
-            # What it captures already, nobody else does.
+            # What it has already, nobody else does.
             known = {*own}
             patterns = [pattern for pattern in patterns if pattern not in known]
             if not self._tree.overlaps_any(patterns):
