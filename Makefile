@@ -32,7 +32,7 @@ help:
 	@echo "make server-versions  the connector beside nats-server 2.10 to 2.15, each installed for the while"
 	@echo "make extras  each extra in an empty environment, and what it is for imported there"
 	@echo "make wheels  wheels for each Python, compiled and pure, and source distributions: built and tried"
-	@echo "make manifests  what Kubernetes, Compose and the workflow's host read, against their schemas"
+	@echo "make manifests  what Kubernetes, Compose and the workflow read, against their schemas; its wheels"
 	@echo "make sbom   what an installation brings, as CycloneDX, in build/sbom"
 	@echo "make clean  remove what these commands made"
 
@@ -62,20 +62,26 @@ $(READY)-test: $(BIN)/python $(SOURCES)
 demo: $(READY)-demo
 	@cd examples && ../$(BIN)/python flights.py
 
+# What checks look at is the sources, so an edit needs no new install: only other requirements do.
+$(READY)-tools: $(BIN)/python pyproject.toml server/pyproject.toml
+	@$(MAKE) --no-print-directory $(READY)-test
+	@touch $@
+
 # Types take as long as everything else, so they are looked at beside it.
-check: $(READY)-test
+check: $(READY)-tools
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	@$(BIN)/mypy >$(VENV)/types.log 2>&1 & types=$$!; \
-	$(BIN)/lint-imports && $(BIN)/vulture; others=$$?; \
+	PYTHONPATH=server:. $(BIN)/lint-imports && $(BIN)/vulture; others=$$?; \
 	wait $$types; types=$$?; cat $(VENV)/types.log; \
 	exit $$((others || types))
 
-# Four lanes that end at about the same time, two parts in three of them. On two cores they are busy
+# Four lanes that end at about the same time, two parts in each of them. On two cores they are busy
 # from beginning to end: a fifth lane would make nothing quicker, and late what is timed.
 SPARK_TESTS     := tests/spark tests/test_pipeline.py
 PARITY_TESTS    := tests/parity
 SIM_TESTS       := tests/connector_sim tests/console
+BROWSER_TESTS   := tests/console/in_browser
 CONNECTOR_TESTS := tests/connector
 EXAMPLE_TESTS   := tests/test_examples.py tests/benchmarks tests/cluster
 # With the kernels in pure Python: what is nearest to them, but for the tests that take both twins
@@ -90,9 +96,12 @@ unexport PYTHONDONTWRITEBYTECODE
 # A shorter life for a JVM: no second compiler, no collector threads.
 export SPARK_SUBMIT_OPTS ?= -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
 
-test: check
-	@$(BIN)/pytest $(SPARK_TESTS) --deselect $(SUBMIT_SLOW) >$(VENV)/spark-tests.log 2>&1 & spark=$$!; \
-	($(BIN)/pytest $(PARITY_TESTS); parity=$$?; $(BIN)/pytest $(SIM_TESTS) && exit $$parity) \
+test: $(READY)-test check
+	@($(BIN)/pytest $(SPARK_TESTS) --deselect $(SUBMIT_SLOW); spark=$$?; \
+	  $(BIN)/pytest $(BROWSER_TESTS) && exit $$spark) \
+	  >$(VENV)/spark-tests.log 2>&1 & spark=$$!; \
+	($(BIN)/pytest $(PARITY_TESTS); parity=$$?; \
+	  $(BIN)/pytest $(SIM_TESTS) --ignore=$(BROWSER_TESTS) && exit $$parity) \
 	  >$(VENV)/parity-tests.log 2>&1 & parity=$$!; \
 	($(BIN)/pytest $(CONNECTOR_TESTS); connector=$$?; \
 	  $(BIN)/pytest $(EXAMPLE_TESTS) && exit $$connector) \
@@ -141,7 +150,7 @@ $(READY)-docs: $(READY)-test
 
 .PHONY: docs
 docs: $(READY)-docs
-	PYTHONPATH=server:. $(BIN)/python -m sphinx -q -W --keep-going -j auto -c docs -b html . build/site
+	JETSTREAM_PURE=1 PYTHONPATH=server:. $(BIN)/python -m sphinx -q -W --keep-going -j auto -c docs -b html . build/site
 	@echo "build/site/index.html"
 
 # Kernels beside their sources, for what runs from the working copy.
@@ -154,6 +163,7 @@ bench: kernels
 
 stall: kernels
 	$(BIN)/python -m benchmarks.stall
+	$(BIN)/python -m benchmarks.stall --sign-ins
 
 SIM_SEEDS ?= 1000
 
@@ -179,6 +189,7 @@ CHAOS_ROUNDS ?= 5
 soak: $(READY)-test
 	CRASH_ROUNDS=30 $(BIN)/pytest tests/crash
 	CLUSTER_ROUNDS=20 $(BIN)/pytest tests/cluster
+	UPLOAD_MIB=1024 $(BIN)/pytest tests/console/in_browser/test_broken_uploads.py --timeout 3600
 	$(BIN)/pytest $(SUBMIT_SLOW)
 	$(BIN)/python -m tests.chaos --seed $(CHAOS_SEED) --rounds $(CHAOS_ROUNDS)
 	@for run in $$(seq $(SOAK_RUNS)); do \
@@ -264,19 +275,26 @@ wheels: $(READY)-test
 # The schemas come as wheels of a hundred megabytes, which nothing else needs.
 .PHONY: manifests
 manifests: $(READY)-test
-	$(INSTALL) check-jsonschema kubernetes-validate
+	$(INSTALL) check-jsonschema cibuildwheel kubernetes-validate
 	$(BIN)/python -m tests.manifests
 
-# Of an environment that has what users get and nothing else.
+# Of an environment that has what users get and nothing else. The tool does not look up a version
+# that is said in the code, so the project's file has it filled in.
+SBOM         := build/sbom/jetstream-spark.cdx.json
+SBOM_VERSION := from importlib.metadata import version; print(version("jetstream-spark"))
+
 .PHONY: sbom
-sbom: $(BIN)/python
-	@rm -rf build/sbom && $(PYTHON) -m venv build/sbom/environment
-	build/sbom/environment/bin/python -m pip install --quiet --disable-pip-version-check ./server .
+sbom: $(READY)-test
+	@rm -rf build/sbom && $(PYTHON) -m venv --without-pip build/sbom/environment
+	$(BIN)/python -m pip --python build/sbom/environment/bin/python install --quiet \
+	  --disable-pip-version-check ./server .
 	$(PYTHON) -m venv build/sbom/tool
 	build/sbom/tool/bin/python -m pip install --quiet --disable-pip-version-check cyclonedx-bom
+	version=$$(build/sbom/environment/bin/python -c '$(SBOM_VERSION)') && \
+	  sed "s/^dynamic = .*/version = \"$$version\"/" pyproject.toml >build/sbom/pyproject.toml
 	build/sbom/tool/bin/cyclonedx-py environment build/sbom/environment/bin/python \
-	  --pyproject pyproject.toml --output-format JSON --output-file build/sbom/jetstream-spark.cdx.json
-	@echo "build/sbom/jetstream-spark.cdx.json"
+	  --pyproject build/sbom/pyproject.toml --output-format JSON --output-file $(SBOM)
+	$(BIN)/python -m tests.sbom $(SBOM)
 
 clean:
 	rm -rf $(VENV) .venv-versions .demo build server/build dist *.egg-info server/*.egg-info spark-warehouse metastore_db derby.log

@@ -17,15 +17,17 @@ STREAM = "BENCH"
 INBOX_SID = 1
 NOBODY: Mapping[str, str] = MappingProxyType({})
 _SOCKET_BUFFER = 4 << 20
-_CONNECT = {
-    "verbose": False,
-    "pedantic": False,
-    "headers": True,
-    "no_responders": True,
-    "lang": "benchmarks",
-    "version": "1",
-    "protocol": 1,
-}
+CONNECT: Mapping[str, object] = MappingProxyType(
+    {
+        "verbose": False,
+        "pedantic": False,
+        "headers": True,
+        "no_responders": True,
+        "lang": "benchmarks",
+        "version": "1",
+        "protocol": 1,
+    }
+)
 
 
 class LoadError(Exception):
@@ -55,7 +57,7 @@ class Wire:
         self._received = bytearray()
         self._requests = 0
         self._take_until(b"\r\n")
-        connect = json.dumps({**_CONNECT, **credentials}).encode()
+        connect = json.dumps({**CONNECT, **credentials}).encode()
         self.sock.sendall(b"CONNECT %b\r\nPING\r\n" % connect)
         self._take_until(b"PONG\r\n")
 

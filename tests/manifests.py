@@ -2,7 +2,7 @@
 
 The manifests of the page on containers, for the oldest and the newest Kubernetes whose schemas are
 known, without properties that Kubernetes would drop; the compose file; the workflows, these by
-`actionlint` as well where it is on the PATH.
+`actionlint` as well where it is on the PATH; and which wheels `cibuildwheel` would build in them.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any
 import yaml
 
 from tests.pages import blocks
+from tests.wheels import PROJECTS, PYTHONS
 
 ROOT = Path(__file__).parents[1]
 PAGES = ("docs/how-to/containers.md",)
@@ -24,6 +25,33 @@ FILES = {
     "vendor.compose-spec": [ROOT / "docker" / "compose.yaml"],
     "vendor.github-workflows": sorted((ROOT / ".github" / "workflows").glob("*.yml")),
 }
+
+# What the machines of the workflow are, and the libraries that wheels are built for there.
+MACHINES = {
+    ("linux", "x86_64"): ("manylinux", "musllinux"),
+    ("linux", "aarch64"): ("manylinux", "musllinux"),
+    ("macos", "x86_64"): ("macosx",),
+    ("macos", "arm64"): ("macosx",),
+}
+
+
+def wheel_faults(said: str, machine: tuple[str, str]) -> list[str]:
+    """What is wrong with the wheels that `cibuildwheel` says it would build on a machine."""
+    wanted = {
+        f"cp{version.replace('.', '')}-{libraries}_{machine[1]}"
+        for version in PYTHONS
+        for libraries in MACHINES[machine]
+    }
+    found = set(said.split())
+    missing = [f"{name}: would not be built" for name in sorted(wanted - found)]
+    return missing + [f"{name}: nobody tries it" for name in sorted(found - wanted)]
+
+
+def _said_wheels(project: Path, machine: tuple[str, str]) -> str:
+    platform, architecture = machine
+    words = ("--print-build-identifiers", "--platform", platform, "--archs", architecture)
+    command = [sys.executable, "-m", "cibuildwheel", *words, str(project)]
+    return subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT).stdout
 
 
 def kubernetes_faults(manifest: dict[str, Any], versions: list[str]) -> list[str]:
@@ -69,6 +97,12 @@ def main() -> int:
         command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", schema]
         if _command_fails(*command, *files):
             faults.append(f"{schema}: {', '.join(each.name for each in files)}")
+    for project in PROJECTS:
+        found = [
+            one for each in MACHINES for one in wheel_faults(_said_wheels(project, each), each)
+        ]
+        print(f"{project.name}: wheels for {len(MACHINES)} kinds of machine")
+        faults += [f"{project.name}: {one}" for one in found]
     if actionlint := shutil.which("actionlint"):
         if _command_fails(actionlint):
             faults.append("actionlint")

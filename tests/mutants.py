@@ -39,6 +39,7 @@ ROOT = Path(__file__).parents[1]
 # Where sources are, and their tests.
 TREES = {
     ROOT / "server/jetstream_server": ROOT / "tests/server",
+    ROOT / "server/jetstream_console": ROOT / "tests/console",
     ROOT / "jetstream_spark": ROOT / "tests/connector",
 }
 # Tests that look closely at a file, beside those that mirror it.

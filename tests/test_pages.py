@@ -7,7 +7,9 @@ import re
 import shlex
 import subprocess
 import tomllib
+from codeop import CommandCompiler
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -110,6 +112,24 @@ def test_every_page_is_in_the_navigation():
     assert {name_of(page) for page in pages() if page not in listed} == {"docs/index.md"}
 
 
+TYPED = [page for page, language in RUN_BY if language == "python" and page != "README.md"]
+
+
+@pytest.mark.parametrize("page", TYPED)
+def test_blocks_can_be_typed_into_python(page):
+    """Line by line, where an empty one ends what is indented."""
+    for block in blocks(page, "python"):
+        compiled, typed = CommandCompiler(), ""
+        for number, text in enumerate(f"{block.text}\n".split("\n"), block.line):
+            typed += text
+            try:
+                is_whole = compiled(typed, f"{page}:{number}", "single") is not None
+            except SyntaxError as error:
+                pytest.fail(f"{page}:{number}: {text!r}: {error}")
+            typed = "" if is_whole else f"{typed}\n"
+        assert not typed.strip(), (page, block.line)
+
+
 # --- commands -------------------------------------------------------------------------------
 
 LINES = [
@@ -136,6 +156,67 @@ def test_a_command_of_a_page_is_one_that_there_is(page, text):
     check[program](words)
 
 
+# Paragraphs of four spaces, outside fences: of these, the lines of programs that are known here.
+INDENTED = [
+    (name_of(page), text.strip())
+    for page in [*pages(), *(ROOT / each / "README.md" for each in ("jetstream_spark", "server"))]
+    for found in re.findall(
+        r"^\n((?:    .+\n)+)",
+        re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.M | re.S),
+        re.M,
+    )
+    for text in found.splitlines()
+]
+
+
+def test_a_command_beside_the_fences_is_one_that_there_is():
+    check = {
+        "cd": lambda words: _check_there(words[0]),
+        "jetstream-server": _check_flags,
+        "make": _check_targets,
+        "pip": _check_installed,
+        ".venv/bin/pytest": lambda words: _check_there(words[0]),
+        "python": _check_program,
+    }
+    checked = []
+    for page, text in INDENTED:
+        for words in _commands(text):
+            if words and words[0] in check:
+                check[words[0]](words[1:])
+                checked.append((page, words[0]))
+    assert {"README.md", "CONTRIBUTING.md", "docs/server.md"} <= {page for page, _ in checked}
+    assert {program for _, program in checked} == check.keys()
+
+
+def _commands(text: str) -> Iterator[list[str]]:
+    """The commands of a line, without what is said about them."""
+    try:
+        words = shlex.split(text, comments=True)
+    except ValueError:
+        return  # no line of a shell
+    for are_between, several in itertools.groupby(words, lambda word: word == "&&"):
+        if not are_between:
+            yield list(several)
+
+
+def _check_there(name: str) -> None:
+    assert (ROOT / name).exists(), name
+
+
+def _check_targets(words: list[str]) -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    for word in words:
+        assert "=" in word or re.search(rf"^{re.escape(word)}:", makefile, re.M), word
+
+
+def _check_program(words: list[str]) -> None:
+    """Have the module or the file that Python is given; examples are run from their folder."""
+    if words[0] == "-m":
+        assert find_spec(words[1]), words
+    else:
+        assert any((folder / words[0]).is_file() for folder in (ROOT, ROOT / "examples")), words
+
+
 def _check_files(words: list[str]) -> None:
     """Have the files that Docker is given."""
     for before, name in itertools.pairwise(words):
@@ -152,7 +233,7 @@ def _check_installed(words: list[str]) -> None:
     """Have the extras that pip is asked for."""
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     for word in words[1:]:
-        found = re.fullmatch(r"jetstream-spark(?:\[(\w+)\])?", word)
+        found = re.fullmatch(r"jetstream-(?:server|spark(?:\[(\w+)\])?)", word)
         assert found or word == "nats-py", word
         if found and found[1]:
             assert found[1] in extras["optional-dependencies"]

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 
 import jetstream_spark
-from tests import extras
+from tests import extras, sbom
 from tests.pages import ROOT
+from tests.test_distributions import declared
 
 CHANGES = (ROOT / "CHANGELOG.md").read_text()
 
@@ -34,6 +35,28 @@ def test_each_change_is_a_sentence():
 
 def test_every_extra_is_tried_by_what_it_promises():
     assert extras.PROMISES.keys() == set(extras.extras())
+
+
+def bill(**main: str) -> dict:
+    names = {extras.SERVER, *declared("jetstream-spark"), *declared(extras.SERVER)}
+    component = {"name": "jetstream-spark", "version": jetstream_spark.__version__}
+    return {
+        "metadata": {"component": {**component, "bom-ref": "r", **main}},
+        "components": [{"name": name, "version": "1"} for name in names],
+        "dependencies": [{"ref": "r", "dependsOn": ["pyspark"]}],
+    }
+
+
+def test_a_bill_of_materials_is_about_this_version_and_all_that_it_brings():
+    assert sbom.faults(bill()) == []
+    assert "the version of what" in sbom.faults(bill(version=""))[0]
+    assert "the name of what" in sbom.faults(bill(name="x"))[0]
+    short = bill()
+    short["components"] = [one for one in short["components"] if one["name"] != "pyarrow"]
+    assert sbom.faults(short) == ["pyarrow: missing"]
+    del short["components"][0]["version"]
+    assert "no version" in sbom.faults(short)[-1]
+    assert "depends on" in sbom.faults({**bill(), "dependencies": []})[-1]
 
 
 def test_how_to_report_is_said_and_found():

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import wheels
+from tests import manifests, wheels
 from tests.wheel_contents import faults_of_source, faults_of_wheel
 
 ROOT = Path(__file__).parents[1]
@@ -110,6 +110,19 @@ def test_without_a_compiler_a_wheel_is_for_any_machine(project, tmp_path):
     [wheel] = tmp_path.glob("*.whl")
     assert wheel.name.endswith("-py3-none-any.whl")
     assert faults_of_wheel(wheel) == []
+
+
+def test_a_wheel_that_would_not_be_built_or_that_nobody_tries_is_named():
+    machine = ("linux", "aarch64")
+    each = [f"cp{version.replace('.', '')}" for version in wheels.PYTHONS]
+    said = [
+        f"{one}-{libraries}_aarch64" for one in each for libraries in manifests.MACHINES[machine]
+    ]
+    assert manifests.wheel_faults("\n".join(said), machine) == []
+    [short] = manifests.wheel_faults("\n".join(said[1:]), machine)
+    assert short == "cp311-manylinux_aarch64: would not be built"
+    [long] = manifests.wheel_faults("\n".join([*said, "cp311-win_amd64"]), machine)
+    assert long == "cp311-win_amd64: nobody tries it"
 
 
 def test_the_workflow_builds_for_the_pythons_that_are_tried():

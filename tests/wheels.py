@@ -18,6 +18,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import tomllib
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -86,6 +87,12 @@ def source_distributions(folder: Path) -> list[Path]:
     return found
 
 
+def build_requirements() -> list[str]:
+    """What building asks for, by the projects' own files."""
+    told = [tomllib.loads((project / "pyproject.toml").read_text()) for project in PROJECTS]
+    return sorted({name for each in told for name in each["build-system"]["requires"]})
+
+
 def build(source: Path, python: Path, folder: Path, compiled: str) -> Path:
     """A wheel of a source distribution, by a Python that has what building needs.
 
@@ -114,7 +121,7 @@ def build_all(pythons: dict[str, Path], work: Path) -> None:
     for version, python in pythons.items():
         builder = work / f"builder-{version}"
         _uv("venv", "--python", python, builder)
-        _uv("pip", "install", "--python", builder, "setuptools>=77", "cython>=3.1")
+        _uv("pip", "install", "--python", builder, *build_requirements())
         for number, source in enumerate(sources):
             for compiled in ("1", "0") if is_first else ("1",):
                 made = build(source, builder, work / f"{version}-{number}-{compiled}", compiled)

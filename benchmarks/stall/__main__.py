@@ -3,6 +3,8 @@
 python -m benchmarks.stall                     every input, both servers
 python -m benchmarks.stall 'a stream*'         inputs by name or pattern (--list shows the names)
 python -m benchmarks.stall --markdown          the table as Markdown
+python -m benchmarks.stall --sign-ins          how long clients wait that come meanwhile, in runs of
+                                               their own, as signing in costs the server something
 """
 
 from __future__ import annotations
@@ -41,13 +43,13 @@ class Outcome:
     failure: str = ""
 
 
-def measure(kind: ServerKind, each: Input) -> Outcome:
-    """Send one input to a new server."""
-    outcome = Outcome(Waits([], []))
+def measure(kind: ServerKind, each: Input, *, signs_in: bool = False) -> Outcome:
+    """Send one input to a new server, while a witness asks, or clients sign in."""
+    outcome = Outcome(Waits())
     try:
         with running(kind, each.config) as target:
             each.prepare(target.port)
-            with Witness(target.port, dict(each.credentials)) as witness:
+            with Witness(target.port, dict(each.credentials), signs_in=signs_in) as witness:
                 witness.begin()
                 time.sleep(_SETTLE_S)
                 before, begun = usage(target.pid).cpu_s, time.monotonic()
@@ -72,19 +74,18 @@ def row(name: str, kind: ServerKind, outcome: Outcome) -> list[str]:
     if outcome.failure:
         return [name, kind.name, outcome.failure]
     cells = [name, kind.name]
-    for waits_ns in (outcome.waits.pings_ns, outcome.waits.publishes_ns):
+    waits = outcome.waits
+    columns = [waits.sign_ins_ns] if waits.sign_ins_ns else [waits.pings_ns, waits.publishes_ns]
+    for waits_ns in columns:
         cells += [f"{percentile_ms(waits_ns, share):.1f}" for _, share in SHARES]
     return [*cells, f"{outcome.elapsed_s:.2f}", f"{outcome.cpu_s:.2f}"]
 
 
-HEAD = [
-    "Input",
-    "Server",
-    *(f"PING {name}" for name, _ in SHARES),
-    *(f"publish {name}" for name, _ in SHARES),
-    "answered, s",
-    "CPU, s",
-]
+def head(*, signs_in: bool = False) -> list[str]:
+    """Return the headings."""
+    what = ("sign-in",) if signs_in else ("PING", "publish")
+    shares = [f"{each} {name}" for each in what for name, _ in SHARES]
+    return ["Input", "Server", *shares, "answered, s", "CPU, s"]
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -94,6 +95,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("inputs", nargs="*", help="names or patterns; all if none")
     parser.add_argument("--kinds", default="ours,genuine", help="servers, of: " + ", ".join(KINDS))
     parser.add_argument("--markdown", action="store_true", help="print Markdown")
+    parser.add_argument("--sign-ins", action="store_true", help="measure clients that sign in")
     parser.add_argument("--list", action="store_true", help="list the inputs and end")
     options = parser.parse_args(arguments)
     patterns = options.inputs or ["*"]
@@ -102,13 +104,14 @@ def main(arguments: Sequence[str]) -> int:
         print("\n".join(each.name for each in INPUTS))
         return 0 if options.list else 1
     kinds = [KINDS[name] for name in options.kinds.split(",")]
-    _print(HEAD, markdown=options.markdown)
+    headings = head(signs_in=options.sign_ins)
+    _print(headings, markdown=options.markdown)
     if options.markdown:
-        print("|" + "---|" * len(HEAD))
+        print("|" + "---|" * len(headings))
     is_whole = True
     for each in chosen:
         for kind in kinds:
-            outcome = measure(kind, each)
+            outcome = measure(kind, each, signs_in=options.sign_ins)
             is_whole &= not outcome.failure
             _print(row(each.name, kind, outcome), markdown=options.markdown)
     return 0 if is_whole else 1

@@ -116,6 +116,32 @@ def _filters(count: int) -> Act:
     return lambda port: _api(port, _consumer("c", filter_subjects=filters))
 
 
+def _make_work_queue(port: int) -> None:
+    """Make a work queue with 50 consumers of 500 subjects each: with more, the genuine server would
+    take minutes."""
+    _api(
+        port,
+        _stream(retention="workqueue"),
+        *(
+            _consumer(f"c{number}", filter_subjects=[f"S.{number}.{n}" for n in range(500)])
+            for number in range(50)
+        ),
+    )
+
+
+def _make_another_reader(port: int) -> None:
+    _api(port, _consumer("d", filter_subjects=[f"S.d.{n}" for n in range(1000)]))
+
+
+def _make_long_consumers(port: int) -> None:
+    filters = [f"S.{n}" for n in range(3000)]
+    _api(port, _stream(), *(_consumer(f"c{n}", filter_subjects=filters) for n in range(40)))
+
+
+def _make_long_streams(port: int) -> None:
+    _api(port, *(_stream(f"S{s}", subjects=[f"s{s}.{n}" for n in range(4000)]) for s in range(10)))
+
+
 def _text(verb: str, body: bytes) -> Act:
     return lambda port: _at_once(port, [(verb, body)])
 
@@ -319,6 +345,11 @@ _UNKNOWN = b'{"name":"S",' + b",".join(b'"k%d":1' % n for n in range(50_000)) + 
 _KNOWN = b'{"name":"S",' + b",".join(b'"subjects":["s"]' for _ in range(55_000)) + b"}"
 _METADATA = b'{"name":"S","metadata":{' + b",".join(b'"%d":""' % n for n in range(90_000)) + b"}}"
 _STRINGS = b'{"name":"S","subjects":[' + b",".join(b'"a %d"' % n for n in range(90_000)) + b"]}"
+_SOURCES = b'{"name":"S","sources":[' + b"{}," * 300_000 + b"{}]}"
+_ORIGINS = (
+    b'{"name":"S","sources":[' + b",".join(b'{"name":"o%d"}' % n for n in range(1000)) + b"]}"
+)
+_DESTINATION = b'{"name":"S","subject_transform":{"src":"S","dest":"' + b"x." * 400_000 + b'x"}}'
 _DEEP = b'{"name":"S","subjects":' + b"[" * 500_000 + b"]" * 500_000 + b"}"
 _VALUES = b"{}" * 500_000
 
@@ -334,6 +365,24 @@ INPUTS = [
     Input("a stream of 4,000 subjects", _subjects(4000)),
     Input("a stream of 10,000 subjects", _subjects(10_000)),
     Input("a consumer with 4,000 filters", _filters(4000), _make_stream),
+    Input(
+        "a consumer of a work queue beside 50 with 500 filters each",
+        _make_another_reader,
+        _make_work_queue,
+    ),
+    Input(
+        "a list of 40 consumers with 3,000 filters each",
+        _requests(("CONSUMER.LIST.S", None)),
+        _make_long_consumers,
+    ),
+    Input(
+        "the names of streams with 40,000 subjects, by one",
+        _requests(("STREAM.NAMES", {"subject": "s9.3999"})),
+        _make_long_streams,
+    ),
+    Input("1 MB of empty sources", _text("STREAM.CREATE.S", _SOURCES)),
+    Input("400,000 tokens to transform to", _text("STREAM.CREATE.S", _DESTINATION)),
+    Input("1,000 sources that are not there", _text("STREAM.CREATE.S", _ORIGINS)),
     Input("1 MB of numbers as subjects", _text("STREAM.CREATE.S", _NUMBERS)),
     Input("1 MB of subjects that are none", _text("STREAM.CREATE.S", _STRINGS)),
     Input("50,000 unknown keys", _text("STREAM.CREATE.S", _UNKNOWN)),

@@ -1,4 +1,5 @@
-"""The other client: it pings and publishes at a steady rate, whatever somebody else does.
+"""The other client: it pings and publishes at a steady rate, whatever somebody else does; or
+clients sign in at a steady rate (`sign_ins.py`).
 
 It sends by the clock and not when the last answer has come, and a wait is counted from when the
 request should have gone out: so a server that says nothing for a second has kept waiting everybody
@@ -12,11 +13,12 @@ import multiprocessing
 import selectors
 import time
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from types import TracebackType
 from typing import Self
 
+from benchmarks.stall.sign_ins import SignIns
 from benchmarks.wire import INBOX_SID, LoadError, Wire
 
 STREAM = "WITNESS"
@@ -27,10 +29,11 @@ _ANSWER_S = 180.0  # within which what was asked last is answered
 
 @dataclass(slots=True)
 class Waits:
-    """How long each request of the witness took, in nanoseconds."""
+    """How long each request of the witness took, or each sign-in, in nanoseconds."""
 
-    pings_ns: list[int]
-    publishes_ns: list[int]
+    pings_ns: list[int] = field(default_factory=list)
+    publishes_ns: list[int] = field(default_factory=list)
+    sign_ins_ns: list[int] = field(default_factory=list)
 
 
 class Witness:
@@ -39,12 +42,13 @@ class Witness:
     Args:
         port: of the server.
         credentials: what CONNECT says besides, such as user and password.
+        signs_in: whether it signs in again and again, instead of asking.
     """
 
-    def __init__(self, port: int, credentials: dict[str, str]) -> None:
+    def __init__(self, port: int, credentials: dict[str, str], *, signs_in: bool = False) -> None:
         context = multiprocessing.get_context("spawn")
         self._pipe, child = context.Pipe()
-        self._process = context.Process(target=_serve, args=(child, port, credentials))
+        self._process = context.Process(target=_serve, args=(child, port, credentials, signs_in))
         self._process.start()
         child.close()
         self._take("ready")
@@ -88,7 +92,7 @@ class Witness:
             self._process.join()
 
 
-def _serve(pipe: Connection, port: int, credentials: dict[str, str]) -> None:
+def _serve(pipe: Connection, port: int, credentials: dict[str, str], signs_in: bool) -> None:
     try:
         with Wire(port, _ANSWER_S, credentials) as wire:
             wire.subscribe_inbox()
@@ -96,7 +100,12 @@ def _serve(pipe: Connection, port: int, credentials: dict[str, str]) -> None:
             pipe.send("ready")
             while pipe.recv() == "begin":
                 pipe.send("asking")
-                pipe.send(_Asking(wire, pipe).run())
+                if signs_in:
+                    waits_ns = SignIns(port, credentials, _ANSWER_S).run(pipe.poll)
+                    pipe.recv()
+                    pipe.send(Waits(sign_ins_ns=waits_ns))
+                else:
+                    pipe.send(_Asking(wire, pipe).run())
     except EOFError:
         pass
     except Exception as error:
@@ -117,7 +126,7 @@ class _Asking:
         self._delivery = b"MSG %s.w %d " % (wire.inbox, INBOX_SID)
         self._pings: deque[int] = deque()
         self._publishes: deque[int] = deque()
-        self._waits = Waits([], [])
+        self._waits = Waits()
         self._received = b""
 
     def run(self) -> Waits:

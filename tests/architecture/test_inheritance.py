@@ -100,4 +100,10 @@ def _read(nodes: Sequence[ast.AST], module: str, bases: dict[str, list[str]]) ->
                 origins.setdefault(alias.asname or alias.name, f"{node.module}.{alias.name}")
     for node in classes:
         names = [ast.unparse(base).partition("[")[0] for base in node.bases]
-        bases[f"{module}.{node.name}"] = [origins.get(name, name) for name in names]
+        bases[f"{module}.{node.name}"] = [_origin(name, origins) for name in names]
+
+
+def _origin(name: str, origins: dict[str, str]) -> str:
+    """Return what a name means, or one in a module that was imported."""
+    first, dot, rest = name.partition(".")
+    return origins.get(first, first) + dot + rest

@@ -52,6 +52,7 @@ TESTED_ELSEWHERE = {
 # Tests of what no single source file does.
 WHOLE = {
     "test_bounded_work",
+    "test_broken_uploads",
     "test_browser",
     "test_calls_per_message",
     "test_contained_clients",
@@ -66,7 +67,9 @@ WHOLE = {
     "test_full_disk",
     "test_herd",
     "test_import_diet",
+    "test_odd_names",
     "test_postponed_requests",
+    "test_two_tabs",
 }
 
 

@@ -10,7 +10,7 @@ TESTS = Path(__file__).parents[1]
 SKIP = re.compile(r"\b(?:pytest\.skip|pytest\.xfail|importorskip|mark\.skip|mark\.xfail)")
 ALLOWED = {
     "conftest.py": 2,  # WITHOUT_GENUINE=1, and no C compiler
-    "console/test_browser.py": 1,  # no Chromium
+    "console/in_browser/conftest.py": 1,  # no Chromium
     "docker/test_image.py": 1,  # no Docker engine
     "test_command_docs.py": 1,  # no `nats` command
 }

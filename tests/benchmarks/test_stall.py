@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
+import socket
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
 from benchmarks.servers import OURS
 from benchmarks.stall import __main__ as stall
 from benchmarks.stall.inputs import INPUTS, Input
+from benchmarks.stall.sign_ins import SignIns
 from benchmarks.stall.witness import Waits
+from benchmarks.wire import LoadError
 
 
 def test_percentiles_are_those_of_all_waits():
@@ -17,9 +27,13 @@ def test_percentiles_are_those_of_all_waits():
 def test_a_row_has_a_cell_for_each_heading():
     outcome = stall.Outcome(Waits([1_000_000], [2_000_000]), 0.5, 0.25)
     cells = stall.row("x", OURS, outcome)
-    assert len(cells) == len(stall.HEAD)
+    assert len(cells) == len(stall.head())
     assert cells[2:] == ["1.0"] * 4 + ["2.0"] * 4 + ["0.50", "0.25"]
-    assert stall.row("x", OURS, stall.Outcome(Waits([], []), failure="why")) == ["x", "ours", "why"]
+    outcome = stall.Outcome(Waits(sign_ins_ns=[3_000_000]), 0.5, 0.25)
+    cells = stall.row("x", OURS, outcome)
+    assert len(cells) == len(stall.head(signs_in=True))
+    assert cells[2:] == ["3.0"] * 4 + ["0.50", "0.25"]
+    assert stall.row("x", OURS, stall.Outcome(Waits(), failure="why")) == ["x", "ours", "why"]
 
 
 def test_names_are_unique():
@@ -33,6 +47,57 @@ def test_a_server_that_is_kept_busy_shows_in_the_waits():
     assert not outcome.failure
     assert len(outcome.waits.pings_ns) > 50 and len(outcome.waits.publishes_ns) > 50
     assert outcome.elapsed_s > 0
+
+
+@contextlib.contextmanager
+def _deaf_for_a_while(pause_s: float, answer: bytes = b"PONG\r\n") -> Iterator[int]:
+    """Give the port of a server that lets clients in, or not, and for once takes its time."""
+    listener = socket.create_server(("127.0.0.1", 0), backlog=1000)
+    come: list[float] = []
+
+    def serve() -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = listener.accept()
+                if len(come) == 20:
+                    time.sleep(pause_s)
+                come.append(time.monotonic())
+                with client, contextlib.suppress(OSError):
+                    client.sendall(b"INFO {}\r\n")
+                    client.recv(4096)
+                    client.sendall(answer)
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    try:
+        yield listener.getsockname()[1]
+    finally:
+        listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
+        thread.join()
+
+
+def test_everybody_who_comes_meanwhile_waits():
+    """A pause is seen by all who come in it, and by the first of them as a whole."""
+    with _deaf_for_a_while(0.2) as port:
+        until = time.monotonic() + 0.6
+        waits_ns = SignIns(port, {}, 30.0).run(lambda: time.monotonic() > until)
+    assert len(waits_ns) >= 100
+    assert max(waits_ns) >= 190_000_000
+    assert sum(wait_ns > 50_000_000 for wait_ns in waits_ns) >= 25
+
+
+def test_clients_sign_in_while_a_server_works():
+    requests = next(each for each in INPUTS if each.name == "50,000 unknown keys")
+    outcome = stall.measure(OURS, requests, signs_in=True)
+    assert not outcome.failure
+    assert len(outcome.waits.sign_ins_ns) > 50 and not outcome.waits.pings_ns
+
+
+def test_who_is_not_let_in_is_said():
+    refusal = b"-ERR 'Authorization Violation'\r\n"
+    with _deaf_for_a_while(0.0, refusal) as port, pytest.raises(LoadError, match="Authorization"):
+        SignIns(port, {}, 30.0).run(lambda: False)
 
 
 def test_an_input_that_fails_is_said_to(monkeypatch):
