@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+import os
 import re
 import shlex
+import signal
 import subprocess
+import time
 import tomllib
 from codeop import CommandCompiler
 from collections.abc import Iterator
@@ -14,14 +18,13 @@ from pathlib import Path
 
 import pytest
 import yaml
-from click.testing import CliRunner
 from jetstream_console.settings import read_settings
 from jetstream_server.config import flags
 
-from jetstream_spark.command.main import main
 from jetstream_spark.embedded import JetStreamServer
+from tests.cluster.cluster import free_ports
 from tests.connector.command.conftest import MadeCheckpoint, line
-from tests.pages import ROOT, blocks, control_of, name_of, pages
+from tests.pages import ROOT, blocks, called, control_of, name_of, pages
 from tests.test_reference import headings
 
 # What runs the blocks of a page. A picture is drawn; a text is no code.
@@ -43,6 +46,7 @@ RUN_BY = {
     ("docs/how-to/containers.md", "yaml"): HERE,
     ("docs/how-to/credentials.md", "conf"): WITH_SPARK,
     ("docs/how-to/credentials.md", "python"): WITH_SPARK,
+    ("docs/how-to/credentials.md", "sh"): WITH_SPARK,
     ("docs/how-to/exactly-once.md", "python"): WITH_SPARK,
     ("docs/how-to/growing.md", "conf"): HERE,
     ("docs/how-to/growing.md", "python"): HERE,
@@ -50,8 +54,10 @@ RUN_BY = {
     ("docs/how-to/replay.md", "python"): WITH_SPARK,
     ("docs/how-to/replay.md", "sh"): HERE,
     ("docs/how-to/schema-evolution.md", "python"): WITH_SPARK,
+    ("docs/how-to/schema-evolution.md", "sh"): HERE,
     ("docs/how-to/tls.md", "conf"): WITH_SPARK,
     ("docs/how-to/tls.md", "python"): WITH_SPARK,
+    ("docs/how-to/tls.md", "sh"): WITH_SPARK,
     ("docs/how-to/tuning.md", "python"): WITH_SPARK,
     ("docs/how-to/work-queues.md", "python"): WITH_SPARK,
     ("docs/internals.md", "mermaid"): "tests/test_site.py",
@@ -64,6 +70,7 @@ RUN_BY = {
     ("docs/tutorial.md", "python"): WITH_SPARK,
     ("docs/tutorial.md", "sh"): HERE,
 }
+GROWING = "docs/how-to/growing.md"
 # Blocks without a language that leave out what only an operator has, or draw a tree.
 FRAGMENTS = {"docs/server.md": 1}
 
@@ -132,11 +139,18 @@ def test_blocks_can_be_typed_into_python(page):
 
 # --- commands -------------------------------------------------------------------------------
 
+
+def is_program(text: str) -> bool:
+    """Tell whether a block is more than lines that one types one after another."""
+    return "\nfor " in text
+
+
 LINES = [
     (page, " ".join(line.split()))
     for page, language in RUN_BY
     if language == "sh" and RUN_BY[page, language] == HERE
     for block in blocks(page, language)
+    if not is_program(block.text)
     for line in block.text.replace("\\\n", " ").splitlines()
 ]
 
@@ -149,6 +163,7 @@ def test_a_command_of_a_page_is_one_that_there_is(page, text):
         "jetstream-console": read_settings,
         "jetstream-server": _check_flags,
         "jetstream-spark": lambda words: None,  # run below
+        "kubectl": lambda words: None,  # what it is given is looked at below
         "nats-server": lambda words: None,  # likewise
         "pip": _check_installed,
         "spark-submit": lambda words: None,  # its settings are Spark's, its file is the reader's
@@ -234,17 +249,9 @@ def _check_installed(words: list[str]) -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     for word in words[1:]:
         found = re.fullmatch(r"jetstream-(?:server|spark(?:\[(\w+)\])?)", word)
-        assert found or word == "nats-py", word
+        assert found or word in ("fastavro", "nats-py"), word
         if found and found[1]:
             assert found[1] in extras["optional-dependencies"]
-
-
-def called(text: str, **variables: str) -> None:
-    """Run a line of `jetstream-spark`."""
-    for name, value in variables.items():
-        text = text.replace(f"${name}", value)
-    result = CliRunner().invoke(main, shlex.split(text)[1:], input="y\n", catch_exceptions=False)
-    assert result.exit_code == 0, (text, result.output)
 
 
 @pytest.fixture(scope="module")
@@ -268,22 +275,47 @@ def test_a_query_is_set_back_as_the_page_on_replay_says(server, tmp_path):
     assert '"next":1' in (made.folder / "offsets" / "1").read_text().replace(" ", "")
 
 
-def test_messages_move_to_another_server_as_the_page_on_growing_says(server, genuine):
-    page = "docs/how-to/growing.md"
-    [block] = blocks(page, "python")
-    text = block.text.replace("nats://127.0.0.1:4222", genuine.url)
-    assert "replicas=3" in text, "one server has no three"
-    exec(compile(text.replace("replicas=3", "replicas=1"), page, "exec"), {})
+@pytest.fixture
+def three_servers(genuine_binary, tmp_path) -> Iterator[str]:
+    """What the page on growing has one start, on free ports; the address of the first server."""
+    [text] = [each.text for each in blocks(GROWING, "sh") if is_program(each.text)]
+    ports = free_ports(6)
+    for number in (1, 2, 3):
+        text = text.replace(f"127.0.0.1:623{number}", f"127.0.0.1:{ports[number + 2]}")
+    text = text.replace("423$n", "${ports[n - 1]}").replace("623$n", "${ports[n + 2]}")
+    path = f"{Path(genuine_binary).parent}:{os.environ['PATH']}"
+    shell = subprocess.Popen(
+        ["bash", "-euc", f"ports=({' '.join(map(str, ports))})\n{text}wait"],
+        cwd=tmp_path,
+        env={**os.environ, "PATH": path},
+        start_new_session=True,
+    )
+    yield f"nats://127.0.0.1:{ports[0]}"
+    os.killpg(shell.pid, signal.SIGKILL)
+    shell.wait()
+
+
+def test_messages_move_to_another_server_as_the_page_on_growing_says(server, three_servers):
+    [block] = blocks(GROWING, "python")
+    text = block.text.replace("nats://127.0.0.1:4231", three_servers)
+    options = {"requestTimeout": "2s", "outageTimeout": "1s"}
+    new = control_of(three_servers, **options)
+    deadline = time.monotonic() + 60
+    # They take some seconds to elect a leader, as the page says; a reader tries again.
+    while True:
+        with contextlib.suppress(Exception):
+            exec(compile(text, GROWING, "exec"), {})
+            break
+        assert time.monotonic() < deadline, "the three servers do not make a stream"
+    assert new.request("STREAM.INFO.ORDERS")["config"]["num_replicas"] == 3
     old = control_of(server.url)
     old.request("STREAM.CREATE.ORDERS", {"name": "ORDERS", "subjects": ["orders.>"]})
     before = old.stream_state("ORDERS").messages
     for number in range(5):
         old.request_message("orders.fr", b"%d" % number)
     [copy] = [each for _, each in LINES if each.startswith("jetstream-spark copy")]
-    called(copy, OLD=server.url, NEW=genuine.url)
-    new = control_of(genuine.url)
+    called(copy, OLD=server.url, NEW=three_servers)
     assert new.stream_state("ORDERS").messages == before + 5
-    new.request("STREAM.DELETE.ORDERS")
 
 
 # --- files ----------------------------------------------------------------------------------
@@ -306,9 +338,9 @@ def test_configurations_of_a_page_are_right(page, genuine_binary, tmp_path):
 
 
 def test_the_configuration_of_a_cluster_is_right(genuine_binary, tmp_path):
-    [block] = blocks("docs/how-to/growing.md", "conf")
+    [block] = blocks(GROWING, "conf")
     (tmp_path / "server.conf").write_text(block.text)
-    assert ("docs/how-to/growing.md", "nats-server -c server.conf") in LINES
+    assert (GROWING, "nats-server -c server.conf") in LINES
     _checked_by_genuine(genuine_binary, tmp_path / "server.conf")
 
 
@@ -337,3 +369,19 @@ def test_what_the_page_on_containers_deploys_fits_together(tmp_path):
     for probe in ("startupProbe", "readinessProbe"):
         assert container[probe]["httpGet"] == {"path": "/healthz", "port": options.http_port}
     assert container["livenessProbe"]["tcpSocket"]["port"] == options.port
+
+
+def test_the_job_of_the_page_on_containers_has_its_password_where_it_looks():
+    page = "docs/how-to/containers.md"
+    lines = [text for name, text in LINES if name == page]
+    [created] = [text for text in lines if text.startswith("kubectl create secret")]
+    made = re.search(r"generic (\w+) --from-file=(\w+)$", created)
+    assert made
+    [job] = [text for text in lines if text.startswith("spark-submit")]
+    mounts = re.findall(r"spark\.kubernetes\.(\w+)\.secrets\.(\w+)=(\S+)", job)
+    assert {who for who, _, _ in mounts} == {"driver", "executor"}
+    [(name, folder)] = {(name, folder) for _, name, folder in mounts}
+    assert name == made[1]
+    assert f"password=file:{folder}/{made[2]}`" in (ROOT / page).read_text()
+    # A service account's token is below it, where nothing can be mounted any more.
+    assert not folder.startswith(("/run/secrets", "/var/run/secrets"))
