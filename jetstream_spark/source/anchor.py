@@ -72,7 +72,7 @@ class Anchor:
         """
         info = yield from self._info()
         if info is None:
-            yield from self._create(at.next)
+            yield from self._make(at)
             return
         self._check_own(info)
         self._check_floor(info, at)
@@ -103,7 +103,7 @@ class Anchor:
     def hold_again(self, at: StreamOffset) -> Operation[None]:
         """Make the anchor again, after its loss was accepted."""
         if (yield from self._info()) is None:
-            yield from self._create(at.next)
+            yield from self._make(at)
 
     def acknowledge(self, at: StreamOffset) -> Operation[None]:
         """Give up everything before a position that Spark has committed.
@@ -117,11 +117,27 @@ class Anchor:
         """
         if (problem := (yield from self.find(at))) is not None:
             raise problem
-        if at.next > 1:
-            operation = f"CONSUMER.RESET.{self.stream}.{self.name}"
-            yield from self._control.request_about(self.stream, operation, {"seq": at.next})
+        yield from self._give_up(at.next)
+
+    def _make(self, at: StreamOffset) -> Operation[None]:
+        """Make the anchor. Until it is known to be in the stream that was read it holds everything:
+        of one that was made anew a moment ago it would pass over the first messages."""
+        yield from self._create()
+        state = yield from self._control.stream_state(self.stream)
+        if state.created != at.created:
+            return
+        try:
+            yield from self._give_up(at.next)
+        except RequestRefusedError as error:
+            if error.err_code != CONSUMER_NOT_FOUND:  # made anew since; the next look says so
+                raise
 
     # --- requests ---------------------------------------------------------------------------
+
+    def _give_up(self, before: int) -> Operation[None]:
+        if before > 1:
+            operation = f"CONSUMER.RESET.{self.stream}.{self.name}"
+            yield from self._control.request_about(self.stream, operation, {"seq": before})
 
     def _info(self) -> Operation[dict[str, Any] | None]:
         try:
@@ -135,13 +151,12 @@ class Anchor:
                 return None
             raise
 
-    def _create(self, sequence: int) -> Operation[None]:
+    def _create(self) -> Operation[None]:
         config: dict[str, Any] = {
             "name": self.name,
             "durable_name": self.name,
             "description": "Holds what a Spark query has not committed; do not pull from it",
-            "deliver_policy": "by_start_sequence",
-            "opt_start_seq": sequence,
+            "deliver_policy": "all",
             "ack_policy": "explicit",
             "metadata": {_MARK: "anchor"},
         }

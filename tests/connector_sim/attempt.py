@@ -166,6 +166,7 @@ class Attempt:
         process, self._process = self._process, None
         assert process is not None, "it has ended already"
         self._executors.destroy(process)
+        self._query.note_written(self._place[0])
         self._tell()
 
     def _tell(self) -> None:
@@ -226,6 +227,7 @@ class Attempt:
         process, self._process = self._process, None
         assert process is not None, "a dead process succeeded"
         self._executors.put_back(process)
+        self._query.note_written(self._place[0])
         self.is_good = True
         self._tell()
 

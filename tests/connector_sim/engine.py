@@ -72,7 +72,8 @@ class Query:
         errors: the conditions of which runs died, with their errors.
         task_errors: those of attempts.
         told_loss: how many sequences the progress counted as lost with each batch.
-        spans, tries: how long each batch took from its first run on, and how many runs there were.
+        spans, tries: how long each batch was written, from its first run to its commit or to what
+            a driver that was taken for dead wrote after that; and how many runs there were.
     """
 
     def __init__(
@@ -252,6 +253,11 @@ class Query:
         count = sum(len(rows) for _, rows in log.rows[batch])
         self.world.note(f"batch {batch} is committed, {count} rows")
         yield from self._step(driver, "after the log of commits")
+
+    def note_written(self, batch: int) -> None:
+        """An attempt has ended, maybe long after its batch."""
+        if batch in self.spans:
+            self.spans[batch] = self.world.now_s - self._first_begun[batch]
 
     def _tasks(self, driver: Process, batch: int) -> list[Task]:
         options, log = self.source_options, self.checkpoint

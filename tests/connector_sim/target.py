@@ -31,7 +31,7 @@ class Written:
         is_lost: the query has ended with a loss; of a batch that was not committed anything may be
             there.
         varies: an attempt may have read other rows than the one that counted.
-        span_s: how long the longest batch took from its first run on.
+        span_s: how long the longest batch was written, from its first run on.
     """
 
     partitions: dict[Place, list[Row]]

@@ -56,6 +56,8 @@ FOUND_OF_MODES = {
     1045130: "a row that is its own id, too long with both, was taken for a short one (simulator)",
     1040860: "a batch of objects read by two drivers was not the same batch (simulator)",
     1027217: "a loss was told a batch before the one that had room for its stream (simulator)",
+    1053945: "an anchor was made in a stream's successor, behind its first message",
+    1065159: "what a driver taken for dead wrote after the batch's end was not counted (simulator)",
 }
 
 # The same with options that are changed between two runs of a query.

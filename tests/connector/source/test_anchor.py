@@ -66,6 +66,27 @@ def test_one_that_is_gone(interest):
     assert anchor.find(at(3)) is None
 
 
+@pytest.mark.parametrize("call", ["hold", "hold_again"])
+def test_it_is_made_where_the_query_stands(interest, call):
+    config = {"name": "other", "durable_name": "other", "ack_policy": "explicit"}
+    interest.control.create_consumer(interest.name, config)
+    publish(interest, 5)
+    created = interest.control.stream_state(interest.name).created
+    anchor = Blocking(Anchor(interest.control.inner, interest.name, "query"))
+    getattr(anchor, call)(StreamOffset(created, 4))
+    assert anchor.find(at(4)) is None
+    assert isinstance(anchor.find(at(3)), MessagesAcknowledgedError)
+
+
+@pytest.mark.parametrize("call", ["hold", "hold_again"])
+def test_a_stream_made_anew_meanwhile_is_held_from_its_first_message_on(interest, call):
+    anchor = Blocking(Anchor(interest.control.inner, interest.name, "query"))
+    getattr(anchor, call)(StreamOffset("before it was made anew", 5))
+    publish(interest, 3)
+    assert anchor.find(at(1)) is None
+    assert interest.count == 3
+
+
 def test_consumers_of_others_are_left_alone(interest):
     config = {"name": "worker", "durable_name": "worker", "ack_policy": "explicit"}
     interest.control.create_consumer(interest.name, config)
