@@ -153,15 +153,16 @@ docs: $(READY)-docs
 	JETSTREAM_PURE=1 PYTHONPATH=server:. $(BIN)/python -m sphinx -q -W --keep-going -j auto -c docs -b html . build/site
 	@echo "build/site/index.html"
 
-# Kernels beside their sources, for what runs from the working copy.
-kernels: $(READY)-test
+# Kernels beside their sources, for what runs from the working copy. An edit of a source needs no new
+# install for that.
+kernels: $(READY)-tools
 	cd server && ../$(BIN)/python setup.py --quiet build_ext --inplace
 	$(BIN)/python setup.py --quiet build_ext --inplace
 
-bench: kernels
+bench: $(READY)-test kernels
 	$(BIN)/python -m benchmarks
 
-stall: kernels
+stall: $(READY)-test kernels
 	$(BIN)/python -m benchmarks.stall
 	$(BIN)/python -m benchmarks.stall --sign-ins
 

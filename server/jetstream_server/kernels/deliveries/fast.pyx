@@ -145,7 +145,8 @@ cdef void _write(const Batch* batch, char* at) noexcept nogil:
     cdef Py_ssize_t ordinal, index, payload_bytes, block_bytes
     for ordinal in range(batch.count):
         index = _index(batch, ordinal)
-        _read(batch, index, &record)
+        if not _read(batch, index, &record):
+            return  # it cannot be: this one was measured
         block_bytes = _block_bytes(batch, &record)
         payload_bytes = 0 if batch.headers_only else record.payload_bytes
         at = put_bytes(at, b"HMSG ", 5) if block_bytes else put_bytes(at, b"MSG ", 4)
