@@ -249,6 +249,20 @@ def test_the_transforms_of_a_source(growth: Any) -> None:
     assert growth(make, 50) < GROWTH_MAX
 
 
+def test_transforms_of_many_sources_are_not_all_compared_in_one_turn(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+
+    def sources(count: int) -> list[Any]:
+        transforms = [{"src": f"{n}.*" + 30 * ".x"} for n in range(30)]
+        return [{"name": f"O{n}", "subject_transforms": transforms} for n in range(count)]
+
+    assert b'"error"' not in bench.ask("STREAM.CREATE.S", {"name": "S", "sources": sources(20)})
+    bench.lines_of_turns = []
+    answer = bench.ask("STREAM.CREATE.T", {"name": "T", "sources": sources(30)})
+    assert b"source filters can not overlap" in answer
+    assert max(bench.lines_of_turns) < LINES_OF_TURN_MAX
+
+
 def test_many_sources_ask_one_after_the_other(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
 
@@ -520,6 +534,132 @@ def test_no_turn_is_long_because_of_what_another_stream_captured(tmp_path: Path)
         answer = bench.ask(f"STREAM.{verb}.{name}", body)
         assert b'"error"' not in answer and answer
         assert max(bench.lines_of_turns) < LINES_OF_TURN_MAX, (verb, bench.lines_of_turns)
+
+
+MANY = 15_000
+
+
+def wild(count: int, form: str = "s.*.{}.x") -> list[str]:
+    return [form.format(n) for n in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("subjects", "is_made"),
+    [
+        pytest.param(wild(MANY), True, id="stars"),
+        pytest.param(wild(MANY, "s{}.>"), True, id="tails"),
+        pytest.param([*wild(MANY, "s.{}.x"), "s.*.y"], True, id="a star among literals"),
+        pytest.param([*wild(MANY), f"s.*.{MANY - 2}.x"], False, id="the last two overlap"),
+        pytest.param([*wild(MANY, "s.{}"), f"s.{MANY - 2}"], False, id="one twice"),
+        pytest.param(wild(MANY, "*.s{}"), False, id="reserved"),
+        pytest.param(wild(MANY, "$JS.EVENT.{}"), True, id="as good as reserved"),
+    ],
+)
+def test_no_turn_is_long_because_of_many_wildcards(
+    tmp_path: Path, subjects: list[str], is_made: bool
+) -> None:
+    bench = Bench(tmp_path)
+    other = [*subjects[:-1], "other"]
+    for verb, body in (
+        ("CREATE", {"name": "S", "subjects": subjects}),
+        ("UPDATE", {"name": "S", "subjects": other}),
+        ("UPDATE", {"name": "S", "subjects": ["s.>"]}),
+        ("UPDATE", {"name": "S", "subjects": subjects}),
+        ("DELETE", b""),
+    ):
+        bench.lines_of_turns = []
+        answer = bench.ask(f"STREAM.{verb}.S", body)
+        if is_made:
+            assert b'"error"' not in answer, answer
+        assert answer
+        assert max(bench.lines_of_turns) < LINES_OF_TURN_MAX, (verb, max(bench.lines_of_turns))
+
+
+@pytest.mark.parametrize("retention", ["limits", "workqueue"])
+@pytest.mark.parametrize(
+    "filters",
+    [
+        pytest.param(wild(MANY), id="stars"),
+        pytest.param([*wild(MANY, "s.{}.x"), "s.*.y"], id="a star among literals"),
+        pytest.param([*wild(MANY), f"s.*.{MANY - 2}.x"], id="the last two overlap"),
+        pytest.param([*wild(MANY), "s..x"], id="the last one is none"),
+    ],
+)
+def test_no_turn_is_long_because_of_many_filters(
+    tmp_path: Path, retention: str, filters: list[str]
+) -> None:
+    bench = Bench(tmp_path)
+    config = {"name": "S", "subjects": ["s.>"], "retention": retention}
+    assert b'"error"' not in bench.ask("STREAM.CREATE.S", config)
+    for wanted in (filters, [*filters[:-1], "s.z"], ["s.>"], filters):
+        bench.lines_of_turns = []
+        body = {
+            "stream_name": "S",
+            "config": {"durable_name": "C", "ack_policy": "explicit", "filter_subjects": wanted},
+        }
+        answer = bench.ask("CONSUMER.CREATE.S.C", body)
+        while not answer:  # a short one is answered later, while its client is heard
+            bench.now += MILLISECOND
+            answer = bench.say(b"")
+        assert b"consumer_create_response" in answer
+        assert max(bench.lines_of_turns) < LINES_OF_TURN_MAX, max(bench.lines_of_turns)
+
+
+def test_no_turn_is_long_because_of_a_restored_stream_with_many_wildcards(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    bench.lines_of_turns = []
+    begun = bench.ask("STREAM.RESTORE.S", {"config": {"name": "S", "subjects": wild(MANY)}})
+    subject = begun.split(b'"deliver_subject":"')[1].split(b'"')[0]
+    data = s2.STREAM_IDENTIFIER + s2.frames(
+        archive.MAGIC
+        + archive.encode_entry(b"state.json", 0, b'{"messages":1,"first_seq":1,"last_seq":1}')
+        + archive.encode_entry(b"s.1.1.x", 1, b"")
+        + archive.encode_entry(b"", 0, b"")
+    )
+    bench.say(b"PUB %b r %d\r\n%b\r\n" % (subject, len(data), data))
+    answer = bench.say(b"PUB %b r 0\r\n\r\n" % subject)
+    assert b"stream_create_response" in answer
+    assert max(bench.lines_of_turns) < LINES_OF_TURN_MAX, max(bench.lines_of_turns)
+
+
+def test_one_subject_is_not_compared_with_many_one_by_one(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    subjects = wild(MANY, "s.{}.x")
+    assert b'"error"' not in bench.ask("STREAM.CREATE.S", {"name": "S", "subjects": subjects})
+    for verb, body in (
+        ("STREAM.NAMES", {"subject": f"s.{MANY - 1}.x"}),
+        ("STREAM.NAMES", {"subject": ".".join(["s"] * 4000)}),
+        ("CONSUMER.CREATE.S.C", {"stream_name": "S", "config": {"deliver_subject": "z"}}),
+        (
+            "CONSUMER.CREATE.S.D",
+            {"stream_name": "S", "config": {"deliver_subject": ".".join(["s"] * 4000)}},
+        ),
+    ):
+        bench.lines_of_turns = []
+        answer = bench.ask(verb, body)
+        assert b'"error"' not in answer, answer
+        assert max(bench.lines_of_turns) < 2 * MANY, (verb, bench.lines_of_turns)
+
+
+@pytest.mark.parametrize(
+    ("settings", "is_made"),
+    [
+        ({"republish": {"dest": "z.>"}}, True),
+        ({"republish": {"dest": "s." * 1900 + ">"}}, True),
+        ({"subjects": wild(4000), "sources": [{"name": "S", "filter_subject": "z"}]}, True),
+        ({"sources": [{"name": "S", "filter_subject": f"z.{n}"} for n in range(100)]}, False),
+    ],
+)
+def test_what_would_go_round_is_not_compared_with_many_one_by_one(
+    tmp_path: Path, settings: dict[str, Any], is_made: bool
+) -> None:
+    bench = Bench(tmp_path)
+    bench.lines_of_turns = []
+    config = {"name": "S", "subjects": wild(MANY, "s.{}.x"), **settings}
+    answer = bench.ask("STREAM.CREATE.S", config)
+    assert (b'"error"' not in answer) is is_made, answer[:200]
+    assert is_made or b"detected cycle" in answer
+    assert max(bench.lines_of_turns) < LINES_OF_TURN_MAX, max(bench.lines_of_turns)
 
 
 def _repeats() -> bytes:

@@ -12,7 +12,7 @@ docs/reference/protocol.md#subjects.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 # Clients can say no subject that is longer, unless `max_control_line` is raised to more than this.
 SUBJECT_BYTES_MAX = 64 * 1024
@@ -87,13 +87,28 @@ def matches(pattern: bytes, subject: bytes) -> bool:
 
 def overlaps(a: bytes, b: bytes) -> bool:
     """Tell whether some subject matches both patterns."""
-    left, right = a.split(b"."), b.split(b".")
+    return _overlap(a.split(b"."), b.split(b"."))
+
+
+def _overlap(left: list[bytes], right: list[bytes]) -> bool:
     for x, y in zip(left, right, strict=False):
         if x == b">" or y == b">":
             return True
         if x != y and x != b"*" and y != b"*":
             return False
     return len(left) == len(right)
+
+
+def overlap_search(pattern: bytes) -> Callable[[str], bool]:
+    """Return what tells whether one of some well-formed patterns, a line each, overlaps this
+    one."""
+    given, search = pattern.split(b"."), line_search(pattern)
+
+    def overlaps_any(lines: str) -> bool:
+        found = search.finditer(lines)
+        return any(_overlap(given, line.group().encode().split(b".")) for line in found)
+
+    return overlaps_any
 
 
 def line_search(pattern: bytes) -> re.Pattern[str]:

@@ -28,8 +28,9 @@ from jetstream_server.jetstream.configs.consumer_checks import check_group, chec
 from jetstream_server.jetstream.configs.consumer_config import ConsumerConfig
 from jetstream_server.jetstream.consumers.consumer import Consumer
 from jetstream_server.jetstream.consumers.consumer_creation import (
+    ComparedFilters,
+    compare_filters,
     create_consumer,
-    note_filters,
     pause_consumer,
     reset_consumer,
 )
@@ -66,6 +67,7 @@ NAMES_MAX = 1024
 LIST_MAX = 256
 SUBJECTS_AT_ONCE = 200_000  # for a filter, in a few milliseconds
 MESSAGES_AT_ONCE = 200_000  # counted, likewise
+FILTERS_AT_ONCE = 1000  # sorted into literals and others
 
 _PAGE: dict[str, Any] = {"total": 0, "offset": 0, "limit": 0, "consumers": []}
 
@@ -214,28 +216,30 @@ def _creation(
     catalog: Catalog, request: Request, body: CreateConsumerRequest, config: ConsumerConfig
 ) -> Iterator[dict[str, Any] | None]:
     """Make a consumer, with pauses if very much has to be looked at first."""
+    compared = None
     stream = catalog.streams.get(body.stream_name)  # if it is missing, that is refused in due order
     if stream is not None and not stream.store.offline:
         # Holding the set keeps what is found out about it.
-        wanted = stream.store.filter(config.filters) if config.filters else None
-        has_paused = False
+        filters = config.filters
+        wanted = stream.store.filter(filters) if filters else None
+        has_paused = len(filters) > FILTERS_AT_ONCE
         for _ in _look_ahead(stream, config, wanted):
             has_paused = True
             yield None
         if has_paused:
             yield None
         # Others may have been made meanwhile.
-        while (stream := catalog.streams.get(body.stream_name)) and not note_filters(stream):
-            yield None
-    yield _create_now(catalog, request, body, config)
+        while stream := catalog.streams.get(body.stream_name):
+            compared = yield from compare_filters(stream, config)
+            if catalog.streams.get(body.stream_name) is stream:
+                break
+    yield _create_now(catalog, request, body, config, compared)
 
 
 def _look_ahead(
     stream: Stream, config: ConsumerConfig, wanted: SubjectFilter | None
 ) -> Iterator[None]:
     """Find out, one slice a step, what a consumer will ask of its stream when it is made."""
-    while not note_filters(stream):
-        yield
     if wanted is None:
         return
     store = stream.store
@@ -251,7 +255,11 @@ def _look_ahead(
 
 
 def _create_now(
-    catalog: Catalog, request: Request, body: CreateConsumerRequest, config: ConsumerConfig
+    catalog: Catalog,
+    request: Request,
+    body: CreateConsumerRequest,
+    config: ConsumerConfig,
+    compared: ComparedFilters | None,
 ) -> dict[str, Any]:
     bounds = catalog.consumer_bounds()
     check_replicas(config, bounds)
@@ -269,6 +277,7 @@ def _create_now(
         action=body.action,
         pedantic=body.pedantic,
         bounds=bounds,
+        compared=compared,
     )
     if is_for_copying:
         take_over(consumer, request.now)

@@ -7,6 +7,7 @@ What a short one asks for is done at once, unless something long has to come bef
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 from jetstream_server.jetstream.api.request import Later, Request
@@ -14,6 +15,8 @@ from jetstream_server.jetstream.context import Context
 from jetstream_server.jetstream.slices import Sliced
 
 BODY_AT_ONCE_MAX = 16 * 1024  # bytes
+# What a short request asks for has fewer, unless it is about something long.
+STEPS_AT_ONCE_MAX = 5
 
 
 def is_long(request: Request) -> bool:
@@ -39,7 +42,7 @@ def answered_in_steps(
     """
     if takes_turns or is_long(request):
         return Sliced(context.slices, lambda: steps, holds_client=True)
-    answer = None
-    while answer is None:
-        answer = next(steps)
-    return answer
+    for answer in islice(steps, STEPS_AT_ONCE_MAX):
+        if answer is not None:
+            return answer
+    return Sliced(context.slices, lambda: steps, holds_client=True)

@@ -6,7 +6,7 @@ What follows, chunk by chunk, is `snapshot.py` and `restore.py`
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -14,13 +14,15 @@ from pydantic import Field
 
 from jetstream_server.base.errors import ApiError, StoreError
 from jetstream_server.core.provenance import is_own_subject
+from jetstream_server.core.steps import settled
 from jetstream_server.core.subject import is_valid_literal
 from jetstream_server.jetstream import errors
+from jetstream_server.jetstream.api.long_requests import answered_in_steps
 from jetstream_server.jetstream.api.request import Later, Request, route
-from jetstream_server.jetstream.api.request_body import read_body
+from jetstream_server.jetstream.api.request_body import read_body, read_body_in_steps
 from jetstream_server.jetstream.catalog.catalog import Catalog
 from jetstream_server.jetstream.configs.account_limits import AccountLimits
-from jetstream_server.jetstream.configs.stream_checks import check_config
+from jetstream_server.jetstream.configs.stream_checks import check_config, check_subjects
 from jetstream_server.jetstream.configs.stream_config import StreamConfig
 from jetstream_server.jetstream.snapshots.rebuild import StreamState
 from jetstream_server.jetstream.snapshots.restore import Restore
@@ -95,12 +97,17 @@ def snapshot(catalog: Catalog, request: Request) -> Later:
 
 
 @route("STREAM.RESTORE.*", "stream_restore_response", {"deliver_subject": ""})
-def restore(catalog: Catalog, request: Request) -> dict[str, Any]:
+def restore(catalog: Catalog, request: Request) -> dict[str, Any] | Later:
     """Start taking the chunks of a snapshot."""
     if is_empty_request(request.body):
         raise errors.BAD_REQUEST()
-    config = read_body(catalog.context, request, StreamRestoreRequest).config
-    name = request.tokens[-1]
+    return answered_in_steps(catalog.context, request, _restore(catalog, request))
+
+
+def _restore(catalog: Catalog, request: Request) -> Iterator[dict[str, Any] | None]:
+    body = yield from read_body_in_steps(catalog.context, request, StreamRestoreRequest)
+    yield None
+    config, name = body.config, request.tokens[-1]
     if not config.name:
         config = config.changed(name=name)
     if config.name != name:
@@ -108,9 +115,16 @@ def restore(catalog: Catalog, request: Request) -> dict[str, Any]:
     if "/" in name or "\\" in name:
         raise errors.STREAM_NAME_CONTAINS_PATH_SEPARATORS()
     limits = catalog.limits.tier(config.num_replicas) or AccountLimits()
-    check_config(config, limits, catalog.server_limits, pedantic=False)
+    subjects_are_right = yield from settled(check_subjects(config), ApiError)
+    check_config(
+        config,
+        limits,
+        catalog.server_limits,
+        pedantic=False,
+        subjects_are_right=subjects_are_right,
+    )
     if name in catalog.streams or name in catalog.offline:
         raise errors.STREAM_NAME_EXIST_RESTORE_FAILED()
     begun = Restore(catalog, config, request.sender, request.now)
     begun.start(request.now)
-    return {"deliver_subject": begun.subject.decode()}
+    yield {"deliver_subject": begun.subject.decode()}

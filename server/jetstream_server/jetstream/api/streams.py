@@ -100,14 +100,15 @@ def _create(catalog: Catalog, request: Request) -> Iterator[dict[str, Any] | Non
         raise errors.STREAM_NAME_CONTAINS_PATH_SEPARATORS()
     if body.template_owner and not catalog.templates.owns(body.template_owner, body.name):
         raise errors.STREAM_CREATE_FAILED("stream not owned by template")
-    while not catalog.note_captured():
-        yield None
+    config = body.config()
+    compared = yield from catalog.compare_subjects(config)
     stream = catalog.create(
-        body.config(),
+        config,
         request.now,
         pedantic=body.pedantic,
         names_storage=b'"storage"' in request.body,
         at_once=False,
+        compared=compared,
     )
     yield None
     yield from _subscribed(catalog, stream)
@@ -147,9 +148,11 @@ def _update(catalog: Catalog, request: Request) -> Iterator[dict[str, Any] | Non
         )
     if body.template_owner:
         raise errors.STREAM_INVALID_CONFIG("stream configuration update can not set an owner")
-    while not catalog.note_captured():
-        yield None
-    stream = catalog.update(name, body.config(), request.now, pedantic=body.pedantic, at_once=False)
+    config = body.config()
+    compared = yield from catalog.compare_subjects(config)
+    stream = catalog.update(
+        name, config, request.now, pedantic=body.pedantic, at_once=False, compared=compared
+    )
     yield None
     yield from _subscribed(catalog, stream)
     yield updated_info(stream, request.now)

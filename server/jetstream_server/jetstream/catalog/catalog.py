@@ -9,14 +9,16 @@ reason while the others serve.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
 from jetstream_server import API_LEVEL
-from jetstream_server.base.errors import JetStreamServerError, StoreError
+from jetstream_server.base.errors import ApiError, JetStreamServerError, StoreError
 from jetstream_server.base.limits import OUTBOX_LOW_BYTES
 from jetstream_server.core.containment import Incident
 from jetstream_server.core.disjoint_patterns import DisjointPatterns
 from jetstream_server.core.pattern_tree import TooManyMeetError
-from jetstream_server.core.subject import line_search, overlaps
+from jetstream_server.core.steps import InSteps, settled, without_pauses
+from jetstream_server.core.subject import overlap_search
 from jetstream_server.core.subscription import Outlet
 from jetstream_server.jetstream import errors
 from jetstream_server.jetstream.advisory import publish_stream_action
@@ -34,7 +36,9 @@ from jetstream_server.jetstream.configs.stream_checks import (
     TOO_MANY_MEET,
     check_config,
     check_replicas,
+    check_subjects,
     check_update,
+    subjects_of,
 )
 from jetstream_server.jetstream.configs.stream_config import (
     REQUIRED_LEVEL,
@@ -55,12 +59,27 @@ TURN_BYTES = 4 * OUTBOX_LOW_BYTES  # delivered by all consumers of an account
 
 RESTED_AT_ONCE = 16  # streams: for each, the next flush takes up to some milliseconds longer
 
+_SUBJECTS_AT_ONCE = 1000  # of a stream, which are looked at as a whole several times
+
 # Where templates are kept; no stream can have a name with a dot.
 _TEMPLATES = ".templates"
 
 _REPORTED_MAX = 1000  # different failures remembered, so that each is logged once
 
 _SUPPORTED_LEVELS = {str(level) for level in range(API_LEVEL + 1)}
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedSubjects:
+    """What was found out about the subjects of a stream.
+
+    Attributes:
+        with_each_other: raises ApiError if no stream may have them.
+        with_others: tells whether another stream captures one of them; raises TooManyMeetError.
+    """
+
+    with_each_other: Callable[[], None]
+    with_others: Callable[[], bool]
 
 
 class Catalog:
@@ -137,13 +156,11 @@ class Catalog:
         """Return the names of all streams, or of those whose subjects overlap a pattern, sorted."""
         if not subject:
             return sorted([*self.streams, *self.offline])
-        pattern = subject.encode()
-        search = line_search(pattern)
+        overlaps_any = overlap_search(subject.encode())
         return sorted(
             name
             for name, stream in self.streams.items()
-            if search.search("\n".join(stream.config.subjects))
-            and any(overlaps(own, pattern) for own in stream.config.subject_patterns)
+            if overlaps_any("\n".join(stream.config.subjects))
         )
 
     def offline_reason(self, name: str) -> str:
@@ -172,6 +189,7 @@ class Catalog:
         pedantic: bool = False,
         names_storage: bool = False,
         at_once: bool = True,
+        compared: ComparedSubjects | None = None,
     ) -> Stream:
         """Make a stream, or return the one that has just this config.
 
@@ -182,6 +200,7 @@ class Catalog:
                 must be room for the stream a second time, even if it exists already.
             at_once: the stream listens to all its subjects when this returns, no matter how many;
                 otherwise whoever asked calls `subscribe_more` until it does.
+            compared: what `compare_subjects` has just found out.
 
         Raises:
             ApiError: refused; the first of the genuine server's checks that fails.
@@ -196,7 +215,7 @@ class Catalog:
         if config.name not in self.streams and offline is None:
             self._check_count(config)
         self.metering.check_reservation(config, is_twice=names_storage)
-        self._check_config(config, pedantic=pedantic)
+        self._check_config(config, pedantic=pedantic, compared=compared)
         check_replicas(config)
         config = self._with_defaults(config)
         if config.name in self.restoring:
@@ -207,7 +226,7 @@ class Catalog:
                 raise errors.STREAM_NAME_EXIST()
             return stream
         self.metering.check_reservation(config)
-        self._check_overlap(config)
+        self._check_overlap(config, compared)
         check_filters(config)
         if not config.is_memory:
             self._check_disk()
@@ -242,6 +261,7 @@ class Catalog:
         *,
         pedantic: bool = False,
         at_once: bool = True,
+        compared: ComparedSubjects | None = None,
     ) -> Stream:
         """Change a stream.
 
@@ -249,11 +269,12 @@ class Catalog:
             name: the stream that is to be changed; a config of another name is refused, but only
                 after its other mistakes.
             at_once: as `create` says.
+            compared: likewise.
 
         Raises:
             ApiError: refused; the first of the genuine server's checks that fails.
         """
-        self._check_config(config, pedantic=pedantic)
+        self._check_config(config, pedantic=pedantic, compared=compared)
         if config.name != name:
             raise errors.STREAM_MISMATCH()
         stream = self.stream(name)
@@ -264,7 +285,7 @@ class Catalog:
         if config.sealed:
             config = sealed(config)
         self.metering.check_reservation(config)
-        self._check_overlap(config)
+        self._check_overlap(config, compared)
         self._changed.add(name)
         stream.reconfigure(config, now, at_once=at_once)
         save_config(stream.folder, config, stream.created)
@@ -311,8 +332,14 @@ class Catalog:
         # No stream can have a name with a dot; what a crash left in the folder is removed.
         return self._vault.folder(f".restore-{number}", memory=False)
 
-    def begin_restore(self, config: StreamConfig) -> tuple[StreamConfig, StreamFolder]:
+    def begin_restore(
+        self, config: StreamConfig, compared: ComparedSubjects | None = None
+    ) -> tuple[StreamConfig, StreamFolder]:
         """Take the name of a stream that is to be filled before it serves.
+
+        Args:
+            config: as requested.
+            compared: what `compare_subjects` has just found out.
 
         Returns:
             Its config with defaults, and an empty folder.
@@ -324,14 +351,14 @@ class Catalog:
             raise errors.STREAM_NAME_EXIST_RESTORE_FAILED()
         self._check_count(config)
         self.metering.check_reservation(config)
-        self._check_config(config, pedantic=False)
+        self._check_config(config, pedantic=False, compared=compared)
         check_replicas(config)
         # Its metadata is kept as it was saved, with the level that a newer server wrote there.
         config = self._with_defaults(config).changed(metadata=config.metadata)
         self.metering.check_reservation(config)
         if config.sealed:
             config = sealed(config)
-        self._check_overlap(config)
+        self._check_overlap(config, compared)
         check_filters(config)
         self._check_disk()  # the chunks of any stream are kept there
         folder = self._vault.folder(config.name, memory=config.is_memory)
@@ -590,12 +617,32 @@ class Catalog:
         self._check_config(config, pedantic=False)
         check_replicas(config)
 
-    def _check_config(self, config: StreamConfig, *, pedantic: bool) -> None:
+    def compare_subjects(self, config: StreamConfig) -> InSteps[ComparedSubjects]:
+        """Compare the subjects that a stream is to have with each other and with those of other
+        streams; what comes of it is true until the next step of anything."""
+        own = yield from settled(check_subjects(config), ApiError)
+        if len(config.subjects) > _SUBJECTS_AT_ONCE:
+            yield
+        subjects = subjects_of(config)
+        others = yield from settled(
+            self._captured.overlap(config.name, subjects, self._follow_changed), TooManyMeetError
+        )
+        return ComparedSubjects(own, others)
+
+    def _check_config(
+        self, config: StreamConfig, *, pedantic: bool, compared: ComparedSubjects | None = None
+    ) -> None:
         limits = self.limits.tier(config.num_replicas) or AccountLimits()
         if 0 < limits.max_consumers < config.max_consumers:
             raise errors.MAXIMUM_CONSUMERS_LIMIT()
-        configs = ConfigsOf(self.streams)
-        check_config(config, limits, self.server_limits, configs, pedantic=pedantic)
+        check_config(
+            config,
+            limits,
+            self.server_limits,
+            ConfigsOf(self.streams),
+            pedantic=pedantic,
+            subjects_are_right=None if compared is None else compared.with_each_other,
+        )
 
     def _with_defaults(self, config: StreamConfig) -> StreamConfig:
         """Fill in what the client left open; a mirror of a stream of this account answers direct
@@ -640,10 +687,15 @@ class Catalog:
             self._captured.follow(name, [] if config is None else config.subject_patterns)
         self._changed.clear()
 
-    def _check_overlap(self, config: StreamConfig) -> None:
-        self._follow_changed()
+    def _check_overlap(self, config: StreamConfig, compared: ComparedSubjects | None) -> None:
         try:
-            is_taken = self._captured.overlap(config.name, config.subject_patterns)
+            if compared is None:
+                subjects = config.subject_patterns
+                is_taken = without_pauses(
+                    self._captured.overlap(config.name, subjects, self._follow_changed)
+                )
+            else:
+                is_taken = compared.with_others()
         except TooManyMeetError:
             raise errors.STREAM_INVALID_CONFIG(TOO_MANY_MEET) from None
         if is_taken:

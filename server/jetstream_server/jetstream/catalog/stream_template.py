@@ -21,6 +21,7 @@ from pydantic import Field
 
 from jetstream_server.base.errors import ApiError, StoreError
 from jetstream_server.core.pattern_tree import PatternTree, TooManyMeetError
+from jetstream_server.core.steps import without_pauses
 from jetstream_server.core.subscription import Stretch, Subscription
 from jetstream_server.jetstream import errors
 from jetstream_server.jetstream.configs.account_limits import ServerLimits
@@ -259,7 +260,8 @@ class StreamTemplates:
         wanted = PatternTree(config.subject_patterns)
         for name, template in self._templates.items():
             try:
-                is_taken = wanted.overlaps(PatternTree(template.config.config.subject_patterns))
+                theirs = PatternTree(template.config.config.subject_patterns)
+                is_taken = without_pauses(wanted.overlaps(theirs))
             except TooManyMeetError:
                 is_taken = True
             if is_taken:

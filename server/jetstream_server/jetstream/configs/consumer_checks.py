@@ -7,15 +7,18 @@ the first mistake wins, and clients compare the texts.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 from jetstream_server.base.clock import MILLISECOND
 from jetstream_server.core.pattern_tree import TooManyMeetError, first_overlap
+from jetstream_server.core.steps import InSteps, without_pauses
 from jetstream_server.core.subject import (
+    SUBJECT_BYTES_MAX,
     are_valid_subjects,
     encoded,
     is_literal,
     is_valid_subject,
-    overlaps,
+    overlap_search,
 )
 from jetstream_server.jetstream import errors
 from jetstream_server.jetstream.configs.consumer_config import (
@@ -30,13 +33,24 @@ from jetstream_server.jetstream.wire.go_duration import format_duration
 NAME_BYTES_MAX = 255
 _DESCRIPTION_BYTES_MAX = 4096
 _METADATA_BYTES_MAX = 128 * 1024
+_BYTES_AT_ONCE = 16 * 1024  # of filters, looked at one by one in one turn
+_FILTERS_AT_ONCE = 1000  # looked at together after they were compared
+_FILTER_BYTES = 16  # that each one counts, however short
 _HEARTBEAT_NS_MIN = 100 * MILLISECOND
 _GROUP_NAME = re.compile(r"[a-zA-Z0-9/_=-]{1,16}")
 _NAME_TEXT = r"consumer name can not contain '.', '*', '>', '\', '/'"
 
 
-def check(config: ConsumerConfig, stream: StreamConfig, bounds: ConsumerBounds) -> None:
+def check(
+    config: ConsumerConfig,
+    stream: StreamConfig,
+    bounds: ConsumerBounds,
+    filters_are_right: Callable[[], None] | None = None,
+) -> None:
     """Refuse a config that cannot work; defaults are filled in.
+
+    Args:
+        filters_are_right: raises what `check_filters` does, if that has been asked before.
 
     Raises:
         ApiError: the first mistake in the genuine server's order.
@@ -58,7 +72,10 @@ def check(config: ConsumerConfig, stream: StreamConfig, bounds: ConsumerBounds) 
             raise errors.CONSUMER_DIRECT_REQUIRES_PUSH()
         if config.durable_name:
             raise errors.CONSUMER_DIRECT_REQUIRES_EPHEMERAL()
-    _check_filters(config)
+    if filters_are_right is None:
+        without_pauses(check_filters(config))
+    else:
+        filters_are_right()
     _check_start(config)
     _check_sampling(config)
     if config.flow_control and not config.idle_heartbeat:
@@ -120,7 +137,7 @@ def _check_push(config: ConsumerConfig, stream: StreamConfig) -> None:
         raise errors.CONSUMER_DELIVER_TO_WILDCARDS()
     if not is_valid_subject(subject):
         raise errors.CONSUMER_INVALID_DELIVER_SUBJECT()
-    if any(overlaps(subject, captured.encode()) for captured in stream.subjects):
+    if overlap_search(subject)("\n".join(stream.subjects)):
         raise errors.CONSUMER_DELIVER_CYCLE()
     if config.max_waiting:
         raise errors.CONSUMER_PUSH_MAX_WAITING()
@@ -155,18 +172,28 @@ def _check_limits(config: ConsumerConfig, stream: StreamConfig, bounds: Consumer
         raise errors.CONSUMER_INACTIVE_THRESHOLD_EXCESS(format_duration(threshold))
 
 
-def _check_filters(config: ConsumerConfig) -> None:
+def check_filters(config: ConsumerConfig) -> InSteps[None]:
+    """Refuse filters that no consumer may have, or not together.
+
+    Raises:
+        ApiError: 10136, 10138, 10139, 10052.
+    """
     if config.filter_subject and config.filter_subjects:
         raise errors.CONSUMER_DUPLICATE_FILTER_SUBJECTS()
     if config.filter_subject and not is_valid_subject(config.filter_subject.encode()):
         raise errors.STREAM_INVALID_CONFIG("invalid subject")
     filters = encoded(config.filter_subjects)
+    if filters and max(map(len, filters)) > SUBJECT_BYTES_MAX:
+        raise errors.STREAM_INVALID_CONFIG("invalid subject")
     try:
-        overlap = first_overlap([*filter(None, filters)])
+        overlap = yield from first_overlap([*filter(None, filters)])
     except TooManyMeetError:
         raise errors.CONSUMER_OVERLAPPING_SUBJECT_FILTERS() from None
+    if len(filters) > _FILTERS_AT_ONCE:
+        yield
     if overlap is None and are_valid_subjects(filters):
         return
+    seen_bytes = 0
     for index, subject in enumerate(filters):
         if not subject:
             raise errors.CONSUMER_EMPTY_FILTER()
@@ -174,6 +201,10 @@ def _check_filters(config: ConsumerConfig) -> None:
             raise errors.STREAM_INVALID_CONFIG("invalid subject")
         if overlap is not None and index == overlap[0]:
             raise errors.CONSUMER_OVERLAPPING_SUBJECT_FILTERS()
+        seen_bytes += _FILTER_BYTES + len(subject)
+        if seen_bytes >= _BYTES_AT_ONCE:
+            seen_bytes = 0
+            yield
 
 
 def _check_start(config: ConsumerConfig) -> None:

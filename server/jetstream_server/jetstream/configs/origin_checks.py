@@ -5,8 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from jetstream_server.core.pattern_tree import TooManyMeetError, first_overlapped
-from jetstream_server.core.subject import is_literal, is_valid_literal, is_valid_subject, overlaps
+from jetstream_server.base.errors import ApiError
+from jetstream_server.core.pattern_tree import (
+    TOKENS_MAX,
+    PatternTree,
+    TooManyMeetError,
+    first_overlapped,
+)
+from jetstream_server.core.steps import without_pauses
+from jetstream_server.core.subject import is_literal, is_valid_literal, is_valid_subject
 from jetstream_server.core.transform import TransformError, asked_transform
 from jetstream_server.jetstream import errors
 from jetstream_server.jetstream.configs.stream_config import (
@@ -19,6 +26,7 @@ from jetstream_server.jetstream.configs.stream_config import (
 from jetstream_server.jetstream.errors import Refusal
 
 _API = "$JS.API"
+_LETTERS_MAX = 100_000  # of filters, and of the subjects that they are compared with
 
 
 StreamConfigs = Mapping[str, StreamConfig]
@@ -82,29 +90,43 @@ def check_cycle(config: StreamConfig, streams: StreamConfigs) -> None:
 
     A filter on the source that closes the circle breaks it, unless it takes what is published to
     the very stream that has the source: two streams may each source what is published to the other.
+    Where that would take long to find out, they are taken not to.
 
     Raises:
         ApiError: 10052.
     """
     seen: set[str] = set()
     ahead = [config]
+    letters_left = _LETTERS_MAX
     while ahead:
         copying = ahead.pop()
+        closing: list[bytes] = []
         for source in (copying.mirror, *copying.sources):
             if source is None or source.external is not None:
                 continue
             if source.name == config.name:
-                if source is not copying.mirror and _breaks_circle(source, copying):
-                    continue
-                raise errors.STREAM_INVALID_CONFIG("detected cycle")
-            if source.name not in seen and (origin := streams.get(source.name)) is not None:
+                if source is copying.mirror or not source.filter_subject:
+                    raise _cycle()
+                closing.append(source.filter_subject.encode())
+            elif source.name not in seen and (origin := streams.get(source.name)) is not None:
                 seen.add(source.name)
                 ahead.append(origin)
+        if closing:
+            subjects = copying.subject_patterns
+            letters_left -= sum(map(len, closing)) + sum(map(len, subjects))
+            if letters_left < 0 or _overlap(closing, subjects):
+                raise _cycle()
 
 
-def _breaks_circle(source: OriginConfig, copying: StreamConfig) -> bool:
-    wanted = source.filter_subject.encode()
-    return bool(wanted) and not any(overlaps(wanted, own.encode()) for own in copying.subjects)
+def _overlap(filters: list[bytes], subjects: list[bytes]) -> bool:
+    try:
+        return without_pauses(PatternTree(filters).overlaps_any(subjects))
+    except TooManyMeetError:
+        return True
+
+
+def _cycle() -> ApiError:
+    return errors.STREAM_INVALID_CONFIG("detected cycle")
 
 
 def check_sources(config: StreamConfig, streams: StreamConfigs) -> None:
@@ -118,6 +140,7 @@ def check_sources(config: StreamConfig, streams: StreamConfigs) -> None:
     """
     if config.sources and config.allow_msg_schedules:
         raise errors.SOURCE_WITH_MSG_SCHEDULES()
+    tokens = sum(map(_tokens_to_compare, config.sources))
     seen: set[tuple[Any, ...]] = set()
     for source in config.sources:
         if not is_stream_name(source.name):
@@ -133,12 +156,23 @@ def check_sources(config: StreamConfig, streams: StreamConfigs) -> None:
         if identity in seen:
             raise errors.SOURCE_DUPLICATE_DETECTED()
         seen.add(identity)
+        if tokens > TOKENS_MAX and _tokens_to_compare(source):
+            raise errors.SOURCE_OVERLAPPING_SUBJECT_FILTERS()
         _check_source(source)
         origin = _origin(source, streams)
         if origin is not None and 0 < config.max_msg_size < origin.max_msg_size:
             raise errors.SOURCE_MAX_MESSAGE_SIZE_TOO_BIG()
     for source in config.sources:
         _check_external(source.external)
+
+
+def _tokens_to_compare(source: OriginConfig) -> int:
+    """Return how many tokens there are in the patterns that a source transforms, if they have to be
+    compared one by one."""
+    patterns = [transform.src for transform in source.subject_transforms]
+    if len(patterns) < 2 or not any("*" in each or ">" in each for each in patterns):
+        return 0
+    return sum(each.count(".") + 1 for each in patterns)
 
 
 def check_filters(config: StreamConfig) -> None:

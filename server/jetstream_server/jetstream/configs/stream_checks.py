@@ -9,15 +9,18 @@ by `catalog.py`. Checks look at the config as it was sent, before `with_defaults
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from jetstream_server.base.clock import MILLISECOND, SECOND
 from jetstream_server.base.errors import ApiError
 from jetstream_server.core.pattern_tree import TooManyMeetError, first_overlap
+from jetstream_server.core.steps import InSteps, without_pauses
 from jetstream_server.core.subject import (
+    SUBJECT_BYTES_MAX,
     are_valid_subjects,
     is_subset,
     is_valid_subject,
+    overlap_search,
     overlaps,
 )
 from jetstream_server.core.transform import TransformError, asked_transform
@@ -56,6 +59,9 @@ _RESERVED = (
     ("jetstream", (b"$JS.>", b"$JSC.>", b"$NRG.>"), b"$JS.EVENT.>"),
     ("system", (b"$SYS.>",), b"$SYS.ACCOUNT.>"),
 )
+_BYTES_AT_ONCE = 16 * 1024  # of subjects, looked at one by one in one turn
+_SUBJECTS_AT_ONCE = 1000  # looked at together after they were compared
+_SUBJECT_BYTES = 16  # that each one counts, however short
 # The first tokens of subjects that may overlap these prefixes.
 _RESERVED_BEGINNINGS = frozenset((b"*", b">", b"$JS", b"$JSC", b"$NRG", b"$SYS"))
 
@@ -67,11 +73,13 @@ def check_config(
     streams: Mapping[str, StreamConfig] | None = None,
     *,
     pedantic: bool,
+    subjects_are_right: Callable[[], None] | None = None,
 ) -> None:
     """Refuse a config that no stream may have.
 
     Args:
         streams: those of the account, by name; a mirror or source of one of them has to fit it.
+        subjects_are_right: raises what `check_subjects` does, if that has been asked before.
 
     Raises:
         ApiError: the first mistake.
@@ -94,7 +102,10 @@ def check_config(
         check_mirror(config, config.mirror, streams, pedantic=pedantic)
     check_sources(config, streams)
     check_cycle(config, streams)
-    _check_subjects(config)
+    if subjects_are_right is None:
+        without_pauses(check_subjects(config))
+    else:
+        subjects_are_right()
     _check_max_bytes(config, limits)
     _check_subject_transform(config)
     _check_republish(config, pedantic)
@@ -269,15 +280,27 @@ def _check_persist_mode(config: StreamConfig) -> None:
         raise _invalid("async persist mode is not supported with atomic batch publish")
 
 
-def _check_subjects(config: StreamConfig) -> None:
-    subjects = _subjects(config)
-    if subjects and not is_valid_subject(
-        subjects[0]
-    ):  # no need to compare it with ninety thousand others
+def check_subjects(config: StreamConfig) -> InSteps[None]:
+    """Refuse subjects that no stream may have, or not together.
+
+    Raises:
+        ApiError: 10052.
+    """
+    subjects = subjects_of(config)
+    if not subjects:
+        return
+    # Then there is no need to compare it with ninety thousand others.
+    if not is_valid_subject(subjects[0]) or max(map(len, subjects)) > SUBJECT_BYTES_MAX:
         raise _invalid("invalid subject")
-    overlap = _first_overlap(subjects)
+    try:
+        overlap = yield from first_overlap(subjects)
+    except TooManyMeetError:
+        raise _invalid(TOO_MANY_MEET) from None
+    if len(subjects) > _SUBJECTS_AT_ONCE:
+        yield
     if overlap is None and _are_unremarkable(subjects):
         return
+    seen_bytes = 0
     for place, subject in enumerate(subjects):
         if not is_valid_subject(subject):
             raise _invalid("invalid subject")
@@ -291,6 +314,10 @@ def _check_subjects(config: StreamConfig) -> None:
         if overlap is not None and place == overlap[0]:
             other = subjects[overlap[1]]
             raise _invalid(f'subject "{subject.decode()}" overlaps with "{other.decode()}"')
+        seen_bytes += _SUBJECT_BYTES + len(subject)
+        if seen_bytes >= _BYTES_AT_ONCE:
+            seen_bytes = 0
+            yield
 
 
 def _are_unremarkable(subjects: list[bytes]) -> bool:
@@ -303,14 +330,7 @@ def _are_unremarkable(subjects: list[bytes]) -> bool:
     return are_valid_subjects(subjects)
 
 
-def _first_overlap(subjects: list[bytes]) -> tuple[int, int] | None:
-    try:
-        return first_overlap(subjects)
-    except TooManyMeetError:
-        raise _invalid(TOO_MANY_MEET) from None
-
-
-def _subjects(config: StreamConfig) -> list[bytes]:
+def subjects_of(config: StreamConfig) -> list[bytes]:
     """Return the subjects with the default that they will get."""
     if not config.subjects and not _copies(config):
         return [config.name.encode()]
@@ -355,7 +375,6 @@ def _check_republish(config: StreamConfig, pedantic: bool) -> None:
     if pedantic and not config.republish.src:
         raise errors.PEDANTIC("republish source can not be empty")
     source, destination = config.republish.src or ">", config.republish.dest
-    subjects = _subjects(config)
     if destination:
         try:
             asked_transform(source.encode(), destination.encode())
@@ -364,8 +383,8 @@ def _check_republish(config: StreamConfig, pedantic: bool) -> None:
                 "stream configuration for republish with transform from "
                 f"'{source}' to '{destination}' not valid"
             ) from None
-        reached = _wildcards(destination.encode())
-        if any(overlaps(subject, reached) for subject in subjects):
+        subjects = b"\n".join(subjects_of(config)).decode()
+        if overlap_search(_wildcards(destination.encode()))(subjects):
             raise _invalid("stream configuration for republish destination forms a cycle")
 
 

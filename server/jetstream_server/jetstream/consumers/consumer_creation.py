@@ -8,15 +8,19 @@ Where one starts in its stream: docs/reference/consumers.md#start.
 from __future__ import annotations
 
 from base64 import b64decode
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import orjson
 
 from jetstream_server.base.errors import ApiError, StoreError
+from jetstream_server.core.steps import InSteps, settled
 from jetstream_server.jetstream import errors
 from jetstream_server.jetstream.configs.consumer_checks import (
     check,
+    check_filters,
     check_update,
     check_workqueue,
 )
@@ -42,6 +46,20 @@ if TYPE_CHECKING:
     from jetstream_server.jetstream.stream import Stream
 
 _NO_BOUNDS = ConsumerBounds()
+_FILTERS_AT_ONCE = 1000  # of a consumer, which are looked at as a whole several times
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedFilters:
+    """What was found out about the filters of a consumer.
+
+    Attributes:
+        with_each_other: raises ApiError if no consumer may have them.
+        are_taken: another consumer of the work queue has some of these messages.
+    """
+
+    with_each_other: Callable[[], None]
+    are_taken: bool
 
 
 def create_consumer(
@@ -52,6 +70,7 @@ def create_consumer(
     action: str = "",
     pedantic: bool = False,
     bounds: ConsumerBounds = _NO_BOUNDS,
+    compared: ComparedFilters | None = None,
 ) -> Consumer:
     """Make a consumer, or change the one of this name, or leave it as it is.
 
@@ -60,13 +79,15 @@ def create_consumer(
         action: `create`, `update`, or empty for whichever fits.
         pedantic: refuse what would otherwise be corrected silently.
         bounds: what server and account allow.
+        compared: what `compare_filters` has just found out.
 
     Raises:
         ApiError: refused; the first of the genuine server's checks that fails.
     """
     asked_threshold = config.inactive_threshold
     config = with_defaults(config, stream.config, bounds, pedantic=pedantic)
-    check(config, stream.config, bounds)
+    check(config, stream.config, bounds, None if compared is None else compared.with_each_other)
+    is_taken = None if compared is None else compared.are_taken
     name = config.durable_name or config.name
     if config.durable_name and not config.name:
         config = config.model_copy(update={"name": name})
@@ -79,7 +100,7 @@ def create_consumer(
         is_as_it_was = existing.config == config and asked_threshold == config.inactive_threshold
         if action == "create" and not is_as_it_was:
             raise errors.CONSUMER_ALREADY_EXISTS()
-        _check_unique(name, config, stream)
+        _check_unique(name, config, stream, is_taken)
         if asked_threshold <= 0:
             # What is filled in depends on what the consumer was, not on what it becomes.
             stays = existing.config.is_durable or not existing.config.inactive_threshold
@@ -92,7 +113,7 @@ def create_consumer(
     _check_count(config, stream, bounds)
     if stream.config.retention == "workqueue":
         check_workqueue(config)
-    _check_unique(name, config, stream)
+    _check_unique(name, config, stream, is_taken)
     name = name or _new_name(stream)
     consumer = Consumer(
         stream, name, config, now, _new_progress(stream, config), _files(stream, name, config)
@@ -130,18 +151,29 @@ def _check_count(config: ConsumerConfig, stream: Stream, bounds: ConsumerBounds)
         raise errors.MAXIMUM_CONSUMERS_LIMIT()
 
 
-def note_filters(stream: Stream) -> bool:
-    """Take note of some more of what the consumers of a work queue read, so that whoever makes
-    another need not wait for it; tell whether that was all."""
-    if stream.config.retention != "workqueue":
-        return True
-    return stream.taken_filters.follow(_configs(stream))
+def _note_filters(stream: Stream) -> None:
+    stream.taken_filters.follow(_configs(stream))
 
 
-def _check_unique(name: str, config: ConsumerConfig, stream: Stream) -> None:
+def compare_filters(stream: Stream, config: ConsumerConfig) -> InSteps[ComparedFilters]:
+    """Compare the filters that a consumer is to have with each other and, in a work queue, with
+    those of others; what comes of it is true until the next step of anything."""
+    own = yield from settled(check_filters(config), ApiError)
+    if len(config.filter_subjects) > _FILTERS_AT_ONCE:
+        yield
+    are_taken = False
     if stream.config.retention == "workqueue":
-        note_filters(stream)
-        stream.taken_filters.check(name, config)
+        name = config.durable_name or config.name
+        follow = partial(_note_filters, stream)
+        are_taken = yield from stream.taken_filters.is_taken(name, config, follow)
+    return ComparedFilters(own, are_taken)
+
+
+def _check_unique(name: str, config: ConsumerConfig, stream: Stream, is_taken: bool | None) -> None:
+    if stream.config.retention == "workqueue":
+        if is_taken is None:
+            _note_filters(stream)
+        stream.taken_filters.check(name, config, is_taken)
 
 
 def _new_name(stream: Stream) -> str:

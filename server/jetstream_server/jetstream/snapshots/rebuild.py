@@ -37,7 +37,7 @@ from jetstream_server.jetstream.wire.go_json import GoModel, Int, Time, Uint64, 
 from jetstream_server.jetstream.wire.go_time import ZERO, Instant
 
 if TYPE_CHECKING:
-    from jetstream_server.jetstream.catalog.catalog import Catalog
+    from jetstream_server.jetstream.catalog.catalog import Catalog, ComparedSubjects
     from jetstream_server.jetstream.stream import Stream
 
 _ADVANCE_BYTES = 64 * 1024
@@ -78,14 +78,19 @@ class RebuildError(Exception):
 class Rebuild:
     """One stream on its way back.
 
+    Args:
+        compared: what was just found out about its subjects.
+
     Raises:
         RebuildError: the config is refused; or, from every method, the archive is. Nothing is left
             then.
     """
 
-    def __init__(self, catalog: Catalog, config: StreamConfig) -> None:
+    def __init__(
+        self, catalog: Catalog, config: StreamConfig, compared: ComparedSubjects | None = None
+    ) -> None:
         try:
-            self._config, self._folder = catalog.begin_restore(config)
+            self._config, self._folder = catalog.begin_restore(config, compared)
         except ApiError as error:
             reason = f"{error.description} ({error.err_code})"
             raise RebuildError(f"error adding stream: {reason}") from None

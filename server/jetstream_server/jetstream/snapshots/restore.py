@@ -28,7 +28,8 @@ from jetstream_server.jetstream.stream_info import created_info
 from jetstream_server.jetstream.wire.go_json import encode
 
 if TYPE_CHECKING:
-    from jetstream_server.jetstream.catalog.catalog import Catalog
+    from jetstream_server.core.steps import InSteps
+    from jetstream_server.jetstream.catalog.catalog import Catalog, ComparedSubjects
 
 SUBJECT_PREFIX = b"$JS.SNAPSHOT.RESTORE."
 _TYPE = "io.nats.jetstream.api.v1.stream_create_response"
@@ -60,7 +61,9 @@ class Restore:
         self._spool = catalog.open_spool()
         self._received_bytes = 0
         self._failure = ""  # why chunks are no longer kept
-        self._rebuild: Rebuild | None = None  # once all chunks are there
+        # Once all chunks are there: first its subjects are compared, then it is filled.
+        self._comparison: InSteps[ComparedSubjects] | None = None
+        self._rebuild: Rebuild | None = None
         self._reply = b""  # where the outcome is told; given with the last, empty chunk
         self._is_over = False
         name = config.name.encode()
@@ -110,7 +113,7 @@ class Restore:
 
     def tick(self, now: int) -> None:
         """The client has gone silent; or the flush failed for which the next step was waiting."""
-        if self._rebuild is None:
+        if self._comparison is None:
             self._abandon()
         else:
             self._step(now)
@@ -133,20 +136,23 @@ class Restore:
         if self._failure:
             self._refuse(self._failure, now)
             return
-        try:
-            self._rebuild = Rebuild(self._catalog, self._config)
-        except (RebuildError, StoreError) as error:
-            self._refuse(_reason(error), now)
-            return
+        self._comparison = self._catalog.compare_subjects(self._config)
         self._context.sublist.insert(self._flushed)
         self._step(now)
 
     def _step(self, now: int) -> None:
-        assert self._rebuild is not None
+        if self._rebuild is None:
+            assert self._comparison is not None
+            try:
+                next(self._comparison)
+            except StopIteration as end:
+                self._begin_rebuild(end.value, now)
+            else:
+                self._pause(now)
+            return
         try:
             if self._store_some(self._rebuild):
-                self._context.output.publish(self._flushed.subject, b"")
-                self._context.deadlines.schedule(self, now + _IDLE_NS)
+                self._pause(now)
                 return
             stream = self._rebuild.finish(now)
         except (RebuildError, JetStreamServerError) as error:
@@ -155,6 +161,19 @@ class Restore:
             return
         self._answer(created_info(stream, now))
         self._end(now)
+
+    def _begin_rebuild(self, compared: ComparedSubjects, now: int) -> None:
+        try:
+            self._rebuild = Rebuild(self._catalog, self._config, compared)
+        except (RebuildError, StoreError) as error:
+            self._refuse(_reason(error), now)
+            return
+        self._step(now)
+
+    def _pause(self, now: int) -> None:
+        """Go on when what was stored is on the disk, and others had their turn."""
+        self._context.output.publish(self._flushed.subject, b"")
+        self._context.deadlines.schedule(self, now + _IDLE_NS)
 
     def _store_some(self, rebuild: Rebuild) -> bool:
         """Store a turn's share; return whether there may be more."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from itertools import islice
+from itertools import filterfalse
 from typing import Any
 
 from jetstream_server.base.clock import MILLISECOND
@@ -15,8 +15,15 @@ from jetstream_server.structures.deadline_heap import DeadlineHeap
 WantedReceivers = Mapping[tuple[bytes, bytes], Receiver]
 
 
-# Subscribed to in one turn, or taken out of the list.
+# Subscribed to in one turn, or taken out of the list; a long subject counts more than once.
 AT_ONCE = 1000
+_BYTES_OF_LONG = 64  # of a subject that counts for two
+
+
+def _weight(subject: bytes) -> int:
+    return 1 + len(subject) // _BYTES_OF_LONG
+
+
 _PAUSE_NS = MILLISECOND  # between two turns
 
 
@@ -36,12 +43,13 @@ class _Leaving:
 
     def tick(self, now: int) -> None:
         """Take some of them out."""
-        some = self._subscriptions[-AT_ONCE:]
-        del self._subscriptions[-AT_ONCE:]
+        left = AT_ONCE
+        while self._subscriptions and left > 0:
+            subscription = self._subscriptions.pop()
+            left -= _weight(subscription.subject)
+            self._sublist.remove(subscription)
         if self._subscriptions:
             self._deadlines.schedule(self, now + _PAUSE_NS)
-        for subscription in some:
-            self._sublist.remove(subscription)
 
 
 class Interest:
@@ -68,21 +76,25 @@ class Interest:
     def begin(self, wanted: WantedReceivers) -> None:
         """Unsubscribe from what is not wanted; what is new is subscribed to by `go_on`."""
         subscriptions = self._subscriptions
-        if not wanted.keys() >= subscriptions.keys():
-            gone = [key for key in subscriptions if key not in wanted]
-            leaving = [subscriptions.pop(key) for key in gone]
-            if len(leaving) > AT_ONCE:
-                _Leaving(self._sublist, self._deadlines, leaving)
-            else:
-                for subscription in leaving:
-                    self._sublist.remove(subscription)
+        gone = list(filterfalse(wanted.__contains__, subscriptions))
+        leaving = list(map(subscriptions.pop, gone))
+        if sum(_weight(subscription.subject) for subscription in leaving) > AT_ONCE:
+            _Leaving(self._sublist, self._deadlines, leaving)
+        else:
+            for subscription in leaving:
+                self._sublist.remove(subscription)
         self._missing = iter(wanted.items())
 
     def go_on(self, count: int = 0) -> bool:
         """Subscribe to some of what is new, to so many or to what a turn has time for; tell whether
         that was all."""
-        count = count or AT_ONCE
-        subscriptions, some = self._subscriptions, list(islice(self._missing, count))
+        left = count or AT_ONCE
+        subscriptions, some = self._subscriptions, []
+        for wanted in self._missing:
+            some.append(wanted)
+            left -= _weight(wanted[0][0])
+            if left <= 0:
+                break
         new = {
             (subject, queue): Subscription(subject, receiver, queue=queue)
             for (subject, queue), receiver in some
@@ -91,4 +103,4 @@ class Interest:
         if new:
             subscriptions |= new
             self._sublist.insert_all(list(new.values()))
-        return len(some) < count
+        return left > 0

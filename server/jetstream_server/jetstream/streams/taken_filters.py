@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from jetstream_server.core.disjoint_patterns import DisjointPatterns
 from jetstream_server.core.pattern_tree import TooManyMeetError
+from jetstream_server.core.steps import InSteps, without_pauses
 from jetstream_server.jetstream import errors
 from jetstream_server.jetstream.configs.consumer_config import ConsumerConfig
 
@@ -41,11 +42,30 @@ class TakenFilters:
         self._configs[name] = config
         self._taken.follow(name, config.filters or _EVERYTHING)
 
-    def check(self, name: str, config: ConsumerConfig) -> None:
+    def is_taken(
+        self, name: str, config: ConsumerConfig, follow: Callable[[], object] = lambda: None
+    ) -> InSteps[bool]:
+        """Tell whether another consumer has some of these messages already; true until the next
+        step of anything.
+
+        Args:
+            name: of the consumer; empty for one that has yet to get its name.
+            follow: notes which consumers there are now.
+        """
+        if config.direct or config.sourcing or not config.filters:
+            follow()
+            return False
+        try:
+            return (yield from self._taken.overlap(name, config.filters, follow))
+        except TooManyMeetError:
+            return True
+
+    def check(self, name: str, config: ConsumerConfig, is_taken: bool | None = None) -> None:
         """Refuse a consumer of messages that have another one already.
 
         Args:
             name: of the consumer; empty for one that has yet to get its name.
+            is_taken: what the method of this name has just said.
 
         Raises:
             ApiError: 10099, 10100.
@@ -56,9 +76,7 @@ class TakenFilters:
             if len(self._configs) > (name in self._configs):
                 raise errors.CONSUMER_WQ_MULTIPLE_UNFILTERED()
             return
-        try:
-            is_taken = self._taken.overlap(name, config.filters)
-        except TooManyMeetError:
-            is_taken = True
+        if is_taken is None:
+            is_taken = without_pauses(self.is_taken(name, config))
         if is_taken:
             raise errors.CONSUMER_WQ_CONSUMER_NOT_UNIQUE()

@@ -19,7 +19,6 @@ from typing import Protocol
 from weakref import WeakValueDictionary
 
 from jetstream_server.core.pattern_tree import PatternTree
-from jetstream_server.core.subject import is_literal
 from jetstream_server.kernels import columns, filters
 from jetstream_server.store.blocks.block_counts import BlockCounts
 
@@ -171,12 +170,13 @@ class SubjectSet:
         self.patterns = patterns
         self._table = table
         together = b"".join(patterns)  # thousands of literals are told apart at a glance
-        may_be_wild = b"*" in together or b">" in together
-        self._wild = tuple(
-            [each for each in patterns if not is_literal(each)] if may_be_wild else ()
-        )
-        wild = {*self._wild}
-        self._literals = [each for each in patterns if each not in wild] if wild else [*patterns]
+        self._wild: tuple[bytes, ...] = ()
+        self._literals = patterns
+        if b"*" in together or b">" in together:
+            # Those that hold one of these as a part of a token cost a little more.
+            self._wild = tuple([each for each in patterns if b"*" in each or b">" in each])
+            wild = {*self._wild}
+            self._literals = tuple([each for each in patterns if each not in wild])
         self._tree = PatternTree()  # of those with wildcards, if there are many
         self._planted = 0  # how many of them are in it
         self._flags = bytearray()  # by subject id, 1 if wanted; the ids beyond are undecided

@@ -21,6 +21,7 @@ from jetstream_server.jetstream.catalog import catalog as catalogs
 from jetstream_server.jetstream.catalog import outages
 from jetstream_server.jetstream.catalog.catalog import Catalog
 from jetstream_server.jetstream.catalog.metering import Usage
+from jetstream_server.jetstream.configs import origin_checks
 from jetstream_server.jetstream.configs.account_limits import AccountLimits, ServerLimits
 from jetstream_server.jetstream.configs.consumer_config import ConsumerConfig
 from jetstream_server.jetstream.configs.stream_config import (
@@ -299,7 +300,10 @@ def test_what_was_accepted_opens_although_less_is_accepted_now(
         "sources": [
             OriginConfig(name="A"),
             OriginConfig(name="B", subject_transforms=[SubjectTransform(src="b.*", dest="c.d.$1")]),
-            OriginConfig(name="C"),
+            OriginConfig(name="S", filter_subject="t"),
+            OriginConfig(
+                name="D", subject_transforms=[SubjectTransform(src=f"*.{n}") for n in range(3)]
+            ),
         ],
     }
     before = make_catalog(vault)
@@ -315,6 +319,8 @@ def test_what_was_accepted_opens_although_less_is_accepted_now(
     monkeypatch.setattr(transforms, "SUBJECT_BYTES_MAX", 4)
     monkeypatch.setattr(transforms, "DESTINATION_BYTES_MAX", 4)
     monkeypatch.setattr(transforms, "TOKENS_USED_MAX", 1)
+    monkeypatch.setattr(origin_checks, "TOKENS_MAX", 1)
+    monkeypatch.setattr(origin_checks, "_LETTERS_MAX", 1)
     after = restarted(vault)
     assert after.offline == {}
     assert after.stream("S").config == stream.config

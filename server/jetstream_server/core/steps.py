@@ -1,0 +1,46 @@
+"""Work that is done a step at a time, so that others have their turn between two steps.
+
+Such work is a generator: it gives None after each step, and returns what came of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from typing import NoReturn, TypeVar
+
+T = TypeVar("T")
+InSteps = Generator[None, None, T]
+
+
+def without_pauses(steps: InSteps[T]) -> T:
+    """Do all the steps, and return what came of them."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+
+
+def settled(steps: InSteps[T], *refusals: type[Exception]) -> InSteps[Callable[[], T]]:
+    """Find something out before it is asked for.
+
+    Args:
+        steps: find it out.
+        refusals: what they may raise; it is raised when the answer is asked for.
+
+    Returns:
+        What gives the answer.
+    """
+    try:
+        result = yield from steps
+    except refusals as refusal:
+        return _refusing(refusal)
+    return lambda: result
+
+
+def _refusing(refusal: Exception) -> Callable[[], NoReturn]:
+    def refuse() -> NoReturn:
+        raise refusal
+
+    return refuse

@@ -1,0 +1,39 @@
+"""Work done a step at a time."""
+
+from __future__ import annotations
+
+import pytest
+from jetstream_server.core.steps import InSteps, settled, without_pauses
+
+
+def counted(steps: int) -> InSteps[str]:
+    for _ in range(steps):
+        yield
+    return f"{steps} steps"
+
+
+def refused() -> InSteps[str]:
+    yield
+    raise LookupError("nothing there")
+
+
+def test_steps_lead_to_a_result() -> None:
+    steps = counted(2)
+    assert [next(steps), next(steps)] == [None, None]
+    with pytest.raises(StopIteration, match="2 steps"):
+        next(steps)
+    assert without_pauses(counted(3)) == "3 steps"
+    assert without_pauses(counted(0)) == "0 steps"
+
+
+def test_a_result_waits_until_it_is_asked_for() -> None:
+    assert without_pauses(settled(counted(2), LookupError))() == "2 steps"
+    answer = without_pauses(settled(refused(), LookupError))
+    for _ in range(2):
+        with pytest.raises(LookupError, match="nothing there"):
+            answer()
+
+
+def test_what_nobody_foresaw_does_not_wait() -> None:
+    with pytest.raises(LookupError):
+        without_pauses(settled(refused(), ValueError))
