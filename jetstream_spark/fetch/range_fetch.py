@@ -85,6 +85,8 @@ class ConsumerWay:
         self._is_list = is_list
         self._control = Control(host, options.connection, "reader", patience_s=0)
         self._delivery: _RangeDelivery | None = None
+        # The servers at which the stream was seen to have all of the range.
+        self._whole_at: set[str] = set()
 
     @property
     def is_exhausted(self) -> bool:
@@ -152,7 +154,17 @@ class ConsumerWay:
             loss = find_missing_end(self._range, state)
             if loss is not None and state.is_replicated and self._options.fail_on_data_loss:
                 raise _ConsumerLostError(f"the stream's leader lacks something: {loss.what}")
-        if int(created["num_pending"]) == 0:
+        is_empty = int(created["num_pending"]) == 0
+        is_first_look = False
+        if loss is None and not self._is_list:
+            is_first_look = self._control.server_id not in self._whole_at
+            self._whole_at.add(self._control.server_id)
+        if is_empty and is_first_look:
+            # The stream may have been shorter than the range when the consumer was made, with files
+            # that were put back from an older copy, and have come so far since.
+            yield from self._control.delete_consumer(self._range.stream, name)
+            return (yield from self._open(position))
+        if is_empty:
             if state.is_replicated and not self._is_list:
                 yield from self._confirm_end(following)
             following = self._range.stop

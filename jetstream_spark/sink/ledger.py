@@ -336,19 +336,25 @@ class Ledger:
     # --- the driver -------------------------------------------------------------------------
 
     def commit(
-        self, rows: int, incarnations: Collection[str] = (), *, differs: bool = False
+        self,
+        rows: int,
+        incarnations: Collection[str] = (),
+        *,
+        reached: int = 0,
+        differs: bool = False,
     ) -> Operation[None]:
         """Note that the whole version is written; called again, this changes nothing.
 
         Args:
             rows: of all partitions.
             incarnations: when the stream was created, as the tasks saw it.
+            reached: the last sequence that the tasks were told.
             differs: whether rows were skipped as already written that differ from those written.
 
         Raises:
             WriterFencedError: another run committed a later version.
             LedgerError: the version was committed before with another number of rows, or the stream
-            was deleted and made again while it was written.
+            was deleted and made again while it was written, or is not as far as it was.
         """
         stream = yield from self._control.stream_state(self._stream)
         if any(one != stream.created for one in incarnations):
@@ -356,6 +362,14 @@ class Ledger:
                 f"stream '{self._stream}' was deleted and made again while version "
                 f"{self._scope.version} of {self._scope.kind} {self._scope.name} was written; rows "
                 "of it are gone with the old one.",
+                "Run it again: what the stream as it is now has not got is written.",
+            )
+        if reached >= stream.next and not stream.is_replicated:  # else its leader may be late
+            raise LedgerError(
+                f"stream '{self._stream}' ends before sequence {stream.next}, and had come to "
+                f"{reached} while version {self._scope.version} of {self._scope.kind} "
+                f"{self._scope.name} was written: it was brought back from an older copy, and rows "
+                "are gone.",
                 "Run it again: what the stream as it is now has not got is written.",
             )
         if self._scope.kind is ScopeKind.JOB:

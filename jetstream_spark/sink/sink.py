@@ -179,6 +179,7 @@ class Sink:
             yield from ledger.commit(
                 sum(one.rows for one in written),
                 incarnations,
+                reached=max(one.last_sequence for one in written),
                 differs=any(one.differs for one in written),
             )
         elif len(incarnations) > 1:

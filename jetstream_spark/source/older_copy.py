@@ -10,6 +10,7 @@ for each id is enough.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 
 from jetstream_spark.client.control import Control, StreamState
@@ -33,6 +34,8 @@ class OlderCopies:
     def __init__(self, control: Control) -> None:
         self._control = control
         self._checked: dict[str, str] = {}  # by stream: the id of the server that was asked
+        # By stream: for which server and newest message that was found.
+        self._begins: dict[str, tuple[str, Newest, int]] = {}
 
     def find(self, state: StreamState, at: StreamOffset) -> Operation[int | None]:
         """The first sequence that a stream gave a second time, None if it is not known to have.
@@ -47,7 +50,7 @@ class OlderCopies:
             # A new leader may not have applied all of its log yet. If it is no such thing, that
             # shows when the stream is as far again.
             is_leader_late = state.is_replicated and state.next >= at.next
-            return None if is_leader_late else state.next
+            return None if is_leader_late else (yield from self._begin(state, newest))
         if self._checked.get(state.name) == self._control.server_id:
             return None
         try:
@@ -62,6 +65,25 @@ class OlderCopies:
         if first is None:
             self._checked[state.name] = self._control.server_id
         return first
+
+    def _begin(self, state: StreamState, newest: Newest) -> Operation[int]:
+        """The first sequence that was given again, of a stream that is not as far as it was.
+
+        It may have stored something since, which nobody has read.
+        """
+        since_ns = newest.time_ns + 1
+        if not newest.time_ns or state.newest is None or state.newest.time_ns < since_ns:
+            return state.next
+        server, known, begin = self._begins.get(state.name, ("", newest, 0))
+        if (server, known) == (self._control.server_id, newest):
+            return begin
+        begin = state.next
+        with contextlib.suppress(PermissionDeniedError):
+            since = yield from self._control.first_since(state, since_ns)
+            first = yield from self._control.time_at(state.name, since)
+            begin = min(begin, first[0]) if first is not None else begin
+        self._begins[state.name] = self._control.server_id, newest, begin
+        return begin
 
     def accept(self, stream: str) -> None:
         """Go on with a stream as it is; what it has from now on is its own."""

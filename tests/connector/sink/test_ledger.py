@@ -299,6 +299,15 @@ def test_a_stream_made_anew_within_a_batch_is_an_error_and_later_a_warning(
     assert "made again since version 3" in caplog.text
 
 
+def test_a_stream_that_goes_back_within_a_batch_is_an_error(make_ledger, stream) -> None:
+    """Its tasks were told that rows are stored, and then files of the server were put back."""
+    stream.control.request_message(f"{stream.subject}.a", b"x")
+    for kind in ScopeKind:
+        make_ledger(3, kind).commit(2, reached=1)
+        with pytest.raises(LedgerError, match=r"before sequence 2, .* come to 2 .*Run it again"):
+            make_ledger(4, kind).commit(2, reached=2)
+
+
 def test_batches_that_a_ledger_does_not_know_any_more_are_told(make_ledger, caplog) -> None:
     """As after files of the server were put back: the ledger's with the stream's."""
     for version in (3, 4):
