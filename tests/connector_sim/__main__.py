@@ -7,6 +7,7 @@ import logging
 import sys
 import traceback
 
+from tests.connector_sim.program import choose
 from tests.connector_sim.simulation import Simulation
 
 EXPLANATION_LINES = 60
@@ -17,12 +18,17 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="tests.connector_sim")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--seeds", type=int, default=1, help="run so many, from --seed on")
+    parser.add_argument("--kind", help="only seeds of this kind (program.py)")
     parser.add_argument("--trace", action="store_true", help="print all that happened")
     options = parser.parse_args(arguments)
     logging.getLogger("jetstream_spark").setLevel(logging.CRITICAL)
-    bad = []
+    bad, played = [], 0
     for seed in range(options.seed, options.seed + options.seeds):
-        simulation = Simulation(seed)
+        program = choose(seed)
+        if options.kind is not None and program.kind != options.kind:
+            continue
+        played += 1
+        simulation = Simulation(seed, program)
         try:
             digest = simulation.run()
         except Exception as error:
@@ -38,7 +44,7 @@ def main(arguments: list[str]) -> int:
                 print("\n".join(simulation.world.trace))
             if options.seeds == 1:
                 print(f"seed {seed}: {digest}")
-    print(f"{options.seeds} seeds, bad: {bad or 'none'}")
+    print(f"{played} seeds, bad: {bad or 'none'}")
     return len(bad)
 
 

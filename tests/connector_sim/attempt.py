@@ -220,7 +220,8 @@ class Attempt:
             self._world.note(f"{self.name} wrote {len(self.rows)} rows: {_counts(self.message)}")
             target = self._query.target
             assert target is not None, "then nothing is written"
-            target.note_written(self._world.server, self.rows)
+            begun = self._query.begun[self._place[0]]
+            target.note_written(self._world.server, self.rows, begun)
             self._succeed()
 
     def _succeed(self) -> None:

@@ -108,7 +108,7 @@ class BucketTarget:
             seen.setdefault(key, []).append((markers.get(operation, b""), value))
         return seen
 
-    def note_written(self, server: Server, rows: list[Row]) -> None:
+    def note_written(self, server: Server, rows: list[Row], since: float) -> None:
         """Later rows may have replaced them; `look` and `check` tell."""
 
     def look(self, server: Server) -> None:

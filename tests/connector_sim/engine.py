@@ -10,13 +10,14 @@ at any moment within them.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
 from jetstream_spark.client.operation import Operation
-from jetstream_spark.errors import ConnectorError, StreamNotFoundError
+from jetstream_spark.errors import ConnectorError, StreamNotFoundError, StreamTruncatedError
 from jetstream_spark.options.format_options import SourceOptions
 from jetstream_spark.options.offsets import Offsets
 from jetstream_spark.sink.ledger import ScopeKind
@@ -72,6 +73,11 @@ class Query:
         errors: the conditions of which runs died, with their errors.
         task_errors: those of attempts.
         told_loss: how many sequences the progress counted as lost with each batch.
+        told: how many it counted for each stream, in all runs together.
+        planned_at_truncation: how many batches were planned when the driver was first told that a
+            stream gives sequences a second time; None while it was not.
+        begun: when each batch was begun, in seconds.
+        sink_commits: the batches that the sink has committed, and when that began and ended.
         spans, tries: how long each batch was written, from its first run to its commit or to what
             a driver that was taken for dead wrote after that; and how many runs there were.
     """
@@ -103,8 +109,11 @@ class Query:
         self.random = Random(world.random.randrange(1 << 30))
         self.executors = Executors(world, self.random, habits, self.task_errors)
         self._is_wanted = True
-        self._first_begun: dict[int, float] = {}
+        self.begun: dict[int, float] = {}
         self.told_loss: dict[int, int] = {}
+        self.told: Counter[str] = Counter()
+        self.planned_at_truncation: int | None = None
+        self.sink_commits: list[tuple[float, float, int]] = []
         self.spans: dict[int, float] = {}
         self.tries: dict[int, int] = {}
 
@@ -169,6 +178,8 @@ class Query:
         # A new query is told that there is no such stream; one that goes on, that data is lost.
         if self.checkpoint.initial or not isinstance(error, StreamNotFoundError):
             self.errors.append(error)
+        if isinstance(error, StreamTruncatedError) and self.planned_at_truncation is None:
+            self.planned_at_truncation = len(self.checkpoint.offsets)
         self.world.note(f"{activity.process.name} failed: {error_name(error)}: {error}")
         self.world.kill(activity.process)
         self._again(activity.process)
@@ -199,7 +210,7 @@ class Query:
         is_once = self.random.random() < self.habits.available_now
         if is_once:
             yield from source.freeze()
-        told = ToldLoss(self.told_loss)
+        told = ToldLoss(self.told_loss, self.told)
         while True:
             batch = log.committed
             is_planned = len(log.offsets) == batch
@@ -231,7 +242,7 @@ class Query:
 
     def _run_batch(self, driver: Process, batch: int) -> Operation[None]:
         log = self.checkpoint
-        self._first_begun.setdefault(batch, driver.now())
+        self.begun.setdefault(batch, driver.now())
         self.tries[batch] = self.tries.get(batch, 0) + 1
         tasks = self._tasks(driver, batch)
         for task in tasks:
@@ -243,13 +254,15 @@ class Query:
         if self.target is not None:
             messages: list[WrittenPartition | None] = [task.result.message for task in tasks]
             for _ in range(self._times()):
+                begun = driver.now()
                 yield from self.target.sink(driver).commit(messages)
+                self.sink_commits.append((begun, driver.now(), batch))
             yield from self._step(driver, "after the sink's commit")
         self._check_own(driver)
         log.rows[batch] = [(task.result.stream, task.result.rows) for task in tasks]
         log.committed_at[batch] = driver.now()
         log.committed += 1
-        self.spans[batch] = driver.now() - self._first_begun[batch]
+        self.spans[batch] = driver.now() - self.begun[batch]
         count = sum(len(rows) for _, rows in log.rows[batch])
         self.world.note(f"batch {batch} is committed, {count} rows")
         yield from self._step(driver, "after the log of commits")
@@ -257,7 +270,7 @@ class Query:
     def note_written(self, batch: int) -> None:
         """An attempt has ended, maybe long after its batch."""
         if batch in self.spans:
-            self.spans[batch] = self.world.now_s - self._first_begun[batch]
+            self.spans[batch] = self.world.now_s - self.begun[batch]
 
     def _tasks(self, driver: Process, batch: int) -> list[Task]:
         options, log = self.source_options, self.checkpoint

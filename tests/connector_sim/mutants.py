@@ -32,6 +32,7 @@ from jetstream_spark.sink.object_publisher import ObjectPublisher
 from jetstream_spark.sink.publisher import Publisher
 from jetstream_spark.sink.recovery import Recovery
 from jetstream_spark.sink.sink import Sink
+from jetstream_spark.source.older_copy import OlderCopies
 from jetstream_spark.source.stream_source import StreamSource
 from tests.connector_sim.program import choose
 from tests.connector_sim.simulation import Simulation
@@ -182,6 +183,7 @@ MUTANTS = {
     "a commit is believed to be of the stream as it is": Mutant(
         "anew", StreamSource, "_commit", _commit_whatever_stream, "are gone"
     ),
+    "nobody looks whether files were put back": Mutant("older", OlderCopies, "find", _nothing, ""),
     "frames of an earlier attempt are not waited for": Mutant(
         "late", Claim, "outlive", _nothing, "in the sink too often", is_rare=True
     ),

@@ -83,7 +83,7 @@ class ObjectTarget:
             found.setdefault(name, []).append(content)
         return found
 
-    def note_written(self, server: Server, rows: list[Row]) -> None:
+    def note_written(self, server: Server, rows: list[Row], since: float) -> None:
         """Later rows may have replaced them; `look` and `check` tell."""
 
     def look(self, server: Server) -> None:

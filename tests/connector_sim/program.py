@@ -41,6 +41,7 @@ class Program:
         row_stall_chance: that rows stall on their way to the sink, for longer than ids are
             remembered.
         retunes: each driver has other options for the tasks than the one before.
+        put_backs: how often the server is given an older copy of its files.
     """
 
     seed: int
@@ -74,6 +75,7 @@ class Program:
     lag_s: float = 0.0
     row_stall_chance: float = 0.0
     retunes: bool = False
+    put_backs: int = 0
     habits: Habits = field(default_factory=Habits)
     source: dict[str, str] = field(default_factory=dict)
     sink: dict[str, str] = field(default_factory=dict)
@@ -119,6 +121,7 @@ def choose(
     has_modes: bool = True,
     has_forgetting: bool = True,
     has_retuning: bool = True,
+    has_older: bool = True,
 ) -> Program:
     """The program of a seed.
 
@@ -128,6 +131,7 @@ def choose(
         has_modes: likewise of fast batches, and of links on which rows stall.
         has_forgetting: likewise of servers that have forgotten the rows which were replaced.
         has_retuning: likewise of users who change options between two runs.
+        has_older: likewise of servers that are given an older copy of their files.
     """
     random = Random(f"program {seed}")
     program = Program(seed)
@@ -151,7 +155,10 @@ def choose(
             _choose_mode(program, Random(f"mode {seed}"))
             if has_forgetting:
                 _choose_forgetting(program, Random(f"forgetting {seed}"))
-                program.retunes = has_retuning and Random(f"retuning {seed}").random() < 0.3
+                if has_retuning:
+                    program.retunes = Random(f"retuning {seed}").random() < 0.3
+                    if has_older:
+                        _choose_older(program, Random(f"older {seed}"))
     return program
 
 
@@ -356,6 +363,22 @@ def _choose_forgetting(program: Program, random: Random) -> None:
     program.sink["maxInFlight"] = random.choice(["1", "1", "2", "5"])
     if random.random() < 0.3:
         program.sink["publishMode"] = "fast"
+
+
+def _choose_older(program: Program, random: Random) -> None:
+    """The server's files are put back from an older copy, and what is published goes on."""
+    if program.kind or random.random() >= 0.4:
+        return
+    program.kind = "older"
+    program.put_backs = random.choice([1, 1, 1, 2])
+    if not program.is_lossy and random.random() < 0.4:
+        program.is_lossy, program.fails_on_loss = True, False
+        program.source["failOnDataLoss"] = "false"
+    # A copy from before a stream was made anew would be a stream of another kind yet.
+    program.faults = [each for each in program.faults if each not in ("recreate", "fewer")]
+    program.max_age_s = 0
+    program.messages, program.portions = random.choice([30, 60]), random.choice([4, 12, 30])
+    program.lasts_s = random.choice([10, 20, 40])
 
 
 def _let_frames_come_late(program: Program, random: Random) -> None:

@@ -6,6 +6,7 @@ The real `Node`, `Pump` and stores on the disk, the clock and the loop of `tests
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -66,6 +67,7 @@ class Server:
         other_address: what INFO says of further servers, "" for none.
         lag_ns: by how much the replicas that answer direct gets are behind, 0 for not at all.
         failure: an error of its own, which no client may cause.
+        started: called whenever it has read its files, before it says anything.
     """
 
     def __init__(self, agenda: Agenda, random: Random, flush_ns: int) -> None:
@@ -76,10 +78,12 @@ class Server:
         self.other_address = ""
         self.lag_ns = 0
         self.failure: BaseException | None = None
+        self.started: Callable[[], None] = _nothing
         self.disk = SimDisk(Random(random.randrange(1 << 30)))
         self._random = random
         self._flush_ns = flush_ns
         self._wires: list[Wire] = []
+        self._copy: SimDisk | None = None
 
     def start(self) -> None:
         """Start on what is on the disk."""
@@ -106,6 +110,7 @@ class Server:
         finally:
             asyncio._set_running_loop(None)
         self.is_up, self.is_gone = True, False
+        self.started()
         self._pump.wake()
 
     def _gate(self) -> Authenticator:
@@ -221,6 +226,20 @@ class Server:
         self._end(is_silent=False)
         self._release_lock()
 
+    def take_copy(self) -> None:
+        """Keep a copy of its files as they are now, as a snapshot of the disk has them."""
+        self._copy = self.disk.copied(Random(self._random.randrange(1 << 30)))
+
+    @property
+    def has_copy(self) -> bool:
+        """Whether a copy was taken."""
+        return self._copy is not None
+
+    def put_back(self) -> None:
+        """Have the copy in the place of its files; it must not run."""
+        assert not self.is_up and self._copy is not None, "files of a running server are its own"
+        self.disk = self._copy.copied(Random(self._random.randrange(1 << 30)))
+
     def _end(self, *, is_silent: bool) -> None:
         self.is_up = self._loop.is_alive = False
         for wire in self._wires:
@@ -229,3 +248,7 @@ class Server:
 
     def _release_lock(self) -> None:
         self.disk._locks.clear()
+
+
+def _nothing() -> None:
+    pass

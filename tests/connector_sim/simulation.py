@@ -13,6 +13,7 @@ What must hold:
 - When the faults are over the query comes to the end by itself, and then: what the committed
   batches have read is the input, each row once; what is in the sink is that, each row once where
   dedupe and ledger promise it, and at least once elsewhere.
+- What files that were put back from an older copy take away is told (`backup.py`).
 - A seed says the same each time, byte for byte.
 """
 
@@ -32,9 +33,11 @@ from jetstream_spark.errors import (
     DataLossError,
     LedgerError,
     RetryableError,
+    StreamRecreatedError,
 )
 from jetstream_spark.sink.ledger import ScopeKind
 from tests.connector_sim import scenes
+from tests.connector_sim.backup import Backup
 from tests.connector_sim.bucket_target import BucketTarget
 from tests.connector_sim.courses import FairCourse, RoughCourse
 from tests.connector_sim.engine import Query
@@ -86,8 +89,12 @@ class Simulation:
             self.world, "q", source, target, program.habits, kind, retunes=program.retunes
         )
         self._objects = ObjectOrigin(self.keeper, Random(f"objects {seed}"))
+        self._backup: Backup | None = None
+        if program.put_backs:
+            known = self.world, self.truth, self.query, program
+            self._backup = Backup(*known, self._is_subject_ours)
         self._marks: dict[str, Any] = {}
-        self._looked_at = 0.0
+        self._looked_at = self._calm_since = 0.0
 
     def run(self) -> str:
         """Play it; return the digest.
@@ -95,7 +102,8 @@ class Simulation:
         Raises:
             BrokenPromiseError: something does not hold.
         """
-        with scenes.small_chunks():
+        backup = self._backup
+        with scenes.small_chunks(), backup.listening() if backup else contextlib.nullcontext():
             return self._play()
 
     def _play(self) -> str:
@@ -109,9 +117,14 @@ class Simulation:
         world.course = self._course
         self.query.start()
         producing = self.keeper.process.start(self._produce())
-        harming = self.keeper.process.start(self._harm())
-        self._pass(lambda: producing.is_over and harming.is_over, 2_000, "the faults")
-        for activity in (producing, harming):
+        changing = [producing, self.keeper.process.start(self._harm())]
+        if self._backup is not None:
+            work = self._backup.work(
+                self.keeper.process, self._enter, self._leave, self._publish_more
+            )
+            changing.append(self.keeper.process.start(work))
+        self._pass(lambda: all(one.is_over for one in changing), 2_000, "the faults")
+        for activity in changing:
             if activity.error is not None:
                 raise activity.error
         self._calm_down()
@@ -121,6 +134,8 @@ class Simulation:
         self._check_errors()
         self._check_input()
         self._check_output()
+        if self._backup is not None and not self._is_stuck():
+            self._backup.check()
         world.bury()
         return world.digest()
 
@@ -193,19 +208,25 @@ class Simulation:
                     data += b"."
                     yield Join(lambda: False, control.host.now() + 1)
 
+    def _publish_more(self, count: int) -> Generator[Any, Any, None]:
+        """Publish messages beside those of the program, each tried once."""
+        for number in range(count):
+            stream, token = self._target()
+            yield from self._publish(stream, token, b"more-%d-%d" % (self.world.now_s, number))
+
     def _publish(self, stream: str, token: str, data: bytes) -> Generator[Any, Any, bool]:
         """Publish a message; tell whether it is known what became of it.
 
         Without an answer it is not sent again: the server may have stored it, and may have
         forgotten its id by then.
         """
-        program, truth, keeper = self.program, self.truth, self.keeper.control
+        truth, keeper = self.truth, self.keeper.control
         control = Control(keeper.host, keeper.options, keeper.role, patience_s=0)
-        is_ours = not program.subjects or f"*.{token}" in program.subjects
+        is_ours = self._is_token_ours(token)
         if is_ours:
             truth.uncertain.add(data)
         yield from self._enter()
-        life, is_kept = truth.now(stream), self._is_kept(stream)
+        life, is_kept, sent_at = truth.now(stream), self._is_kept(stream), self.world.now_s
         try:
             ack = yield from control.request_message(f"{stream.lower()}.{token}", data)
         except RetryableError:
@@ -214,12 +235,19 @@ class Simulation:
             self._is_entered = False
         if not is_kept:  # it may be, if somebody has become interested meanwhile
             return True
+        life.sent_at[int(ack["seq"])] = sent_at
         if is_ours:
             life.stored[int(ack["seq"])] = data
             truth.uncertain.discard(data)
         else:
             life.others.add(int(ack["seq"]))
         return True
+
+    def _is_token_ours(self, token: str) -> bool:
+        return not self.program.subjects or f"*.{token}" in self.program.subjects
+
+    def _is_subject_ours(self, subject: bytes) -> bool:
+        return self._is_token_ours(subject.decode().rpartition(".")[2])
 
     def _is_kept(self, stream: str) -> bool:
         """Whether a stream that was made anew keeps messages, or nobody is interested yet."""
@@ -239,6 +267,9 @@ class Simulation:
         while self._is_entered:
             yield Join(lambda: False, self.keeper.process.now() + 0.01)
         self._is_entered = True
+
+    def _leave(self) -> None:
+        self._is_entered = False
 
     # -- faults ------------------------------------------------------------------------------
 
@@ -341,7 +372,7 @@ class Simulation:
     def _calm_down(self) -> None:
         world = self.world
         world.note("calm")
-        self.is_calm = True
+        self.is_calm, self._calm_since = True, world.now_s
         world.server.lag_ns = 0
         world.is_deaf = world.is_moved = False
         world.server.start()
@@ -378,11 +409,20 @@ class Simulation:
             if end is not None and end.streams[name].created == life.created:
                 reached = end.streams[name].next
             wanted = [sequence for sequence in life.stored if sequence >= reached]
+            if self._backup is not None and life.pasts and program.fails_on_loss:
+                is_excused = self._backup.is_excused(name)
+                wanted = wanted if is_excused else self._backup.unread(life)
             wanted += life.others if program.retention == "workqueue" else ()
             gone = [sequence for sequence in wanted if not server.has(name, sequence)]
             require(not gone, f"of {name} are gone, committed is up to {reached}:", gone)
 
     def _has_all(self) -> bool:
+        if self._is_stuck():
+            return True
+        if self._backup is not None and not self._backup.is_settled(
+            self.world.now_s - self._calm_since
+        ):
+            return False
         return self._is_lost() or all(map(self._has_all_of, self.program.streams))
 
     def _has_all_of(self, name: str) -> bool:
@@ -397,12 +437,30 @@ class Simulation:
 
     def _is_lost(self) -> bool:
         """Whether the query has said that messages are lost, and may not go on."""
-        if not self._has_lost:
+        if self._is_stuck():
+            return True
+        if not self._has_lost and not self._is_back:
             return False
         return any(
-            isinstance(each, DataLossError) and self.program.fails_on_loss
+            isinstance(each, DataLossError)
+            and self.program.fails_on_loss
+            # Nothing that is read is made anew where files are put back; it is what is written to.
+            and not (self._backup is not None and isinstance(each, StreamRecreatedError))
             for each in self._errors()
         )
+
+    def _is_stuck(self) -> bool:
+        """Whether a batch runs again with other rows than are in the ledger.
+
+        Where a stream was put back in between, it has other messages, and somebody has to look.
+        """
+        last = self.query.errors[-2:]
+        return self._is_back and len(last) == 2 and all(isinstance(e, LedgerError) for e in last)
+
+    @property
+    def _is_back(self) -> bool:
+        """Whether the server was given older files, which lack something."""
+        return self._backup is not None and self._backup.is_back
 
     def _errors(self) -> list[BaseException]:
         return [*self.query.errors, *self.query.task_errors]
@@ -412,18 +470,23 @@ class Simulation:
         for error in self._errors():
             if not isinstance(error, ConnectorError) or isinstance(error, RetryableError):
                 continue
-            is_loss = self._has_lost and isinstance(error, DataLossError)
+            has_lost = self._has_lost or self._is_back
+            is_loss = has_lost and isinstance(error, DataLossError)
+            # Rows that were acknowledged while a batch is written, and are gone.
+            is_sink_back = self._backup is not None and self._backup.is_sink_back
+            is_gone = is_sink_back and isinstance(error, StreamRecreatedError | LedgerError)
             # Who says the old password before it has been let in once cannot know better.
             is_rotated = "rotate" in program.faults and isinstance(error, AuthenticationFailedError)
             # Two drivers at a batch that loses rows meanwhile read different ones.
-            is_accepted = self._has_lost and not program.fails_on_loss
+            is_accepted = has_lost and not program.fails_on_loss
             # So do two at a batch of objects, of which the store keeps the newest only.
-            may_vary = is_accepted or program.is_object_source
+            # What a batch had read, and what its ledger says, may be of before and after.
+            may_vary = is_accepted or program.is_object_source or self._is_back
             is_varied = may_vary and isinstance(error, LedgerError)
-            require(is_loss or is_rotated or is_varied, "unexplained:", error)
+            require(is_loss or is_rotated or is_varied or is_gone, "unexplained:", error)
         chances = program.cut_chance, program.stall_max_s, program.row_stall_chance
         is_fair = not any(chances)
-        if is_fair and not program.faults:
+        if is_fair and not program.faults and not program.put_backs:
             loud = [each for each in self._errors() if isinstance(each, ConnectorError)]
             if self._has_rivals:
                 loud = [each for each in loud if not isinstance(each, AttemptSupersededError)]
@@ -447,12 +510,16 @@ class Simulation:
                 first = starts[name].next if starts[name].created == end.created else 1
                 rows = [row for stream, part in log.rows[batch] if stream == name for row in part]
                 life = self.truth.life(name, end.created)
-                at = log.committed_at[batch]
-                self.truth.check_rows(life, first, end.next, rows, now=at, is_whole=is_whole)
+                since, at = self.query.begun[batch], log.committed_at[batch]
+                times = {"since": since, "now": at}
+                self.truth.check_rows(life, first, end.next, rows, is_whole=is_whole, **times)
+                if life.pasts and life.pasts[0].until < at:
+                    continue  # what such files take away is counted when they are noticed
                 read = {sequence for sequence, _ in rows}
+                stored = life.pasts[0].stored if life.pasts else life.stored
                 missing[batch] += sum(
                     first <= at < end.next and at not in read and at not in life.replaced
-                    for at in life.stored
+                    for at in stored
                 )
         for batch, told in self.query.told_loss.items():
             text = f"rows of batch {batch} are missing, and the progress counts {told}"
@@ -482,7 +549,8 @@ class Simulation:
             },
             is_exact=program.promises_exact_output or (program.dedupe != "none" and is_quick),
             is_lost=self._is_lost(),
-            varies=program.is_lossy or program.is_object_source,
+            varies=program.is_lossy or program.is_object_source or self._is_back,
             span_s=span_s,
+            before=self._backup.written_before() if self._backup else frozenset(),
         )
         target.check(self.world.server, written)

@@ -32,6 +32,8 @@ class StreamTarget:
         named = {"dedupe": program.dedupe, "ledger": program.ledger} | program.sink
         self.options = scenes.sink_options(stream=self.stream, **named)
         self._batches = None
+        self._kept: set[bytes] | None = None  # of what was written when older files were put back
+        self._back_at = 0.0
         if self.options.publish_mode == "atomic":
             is_partition = self.options.atomic_unit == "partition"
             self._batches = WholeBatches(0 if is_partition else self.options.atomic_rows)
@@ -65,14 +67,22 @@ class StreamTarget:
                 [payloads[n : n + 3] for n in range(0, len(rows), 3)], is_whole
             )
 
-    def note_written(self, server: Server, rows: list[Row]) -> None:
+    def note_put_back(self, server: Server, now_s: float) -> None:
+        """The server was given an older copy of its files; what is there now is all that is."""
+        self._kept, self._back_at = self._held(server), now_s
+
+    def _held(self, server: Server) -> set[bytes]:
+        streams = [self.stream, "DEAD"] if self._program.has_dead_letters else [self.stream]
+        return {one.payload for name in streams for one in server.messages(name)}
+
+    def note_written(self, server: Server, rows: list[Row], since: float) -> None:
         """Each of them is there, unless another attempt may have read something else."""
         program = self._program
         if program.is_lossy or program.is_object_source or not server.is_up:
             return
-        found = {one.payload for one in server.messages(self.stream)}
-        if program.has_dead_letters:
-            found |= {one.payload for one in server.messages("DEAD")}
+        found = self._held(server)
+        if self._kept is not None and since < self._back_at:
+            return  # what a task of the batch was told before is not looked for again
         lost = [row for row in map(payload_of, rows) if row not in found]
         require(not lost, "a task was told that they are written:", lost)
 
@@ -97,6 +107,10 @@ class StreamTarget:
             self._check_by_sequence(written, found)
             wanted = Counter(dict.fromkeys(found, 1))
         lost = wanted - found
+        if self._kept is not None:
+            before = {place for place in written.partitions if place[0] in written.before}
+            rows = {payload_of(row) for place in before for row in written.partitions[place]}
+            lost -= Counter(rows - self._kept)
         require(not lost, "not in the sink:", sorted(lost))
         if written.is_lost:
             return

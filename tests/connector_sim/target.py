@@ -32,6 +32,8 @@ class Written:
             there.
         varies: an attempt may have read other rows than the one that counted.
         span_s: how long the longest batch was written, from its first run on.
+        before: batches that were begun before files of the server were put back from an older
+            copy: of their rows only those must be there that the copy had.
     """
 
     partitions: dict[Place, list[Row]]
@@ -39,6 +41,7 @@ class Written:
     is_lost: bool
     varies: bool
     span_s: float
+    before: frozenset[int] = frozenset()
 
 
 class Target(Protocol):
@@ -68,8 +71,12 @@ class Target(Protocol):
             is_whole: it has read its partition to the end.
         """
 
-    def note_written(self, server: Server, rows: list[Row]) -> None:
-        """A task was told that these rows are written; complain of those that are not there."""
+    def note_written(self, server: Server, rows: list[Row], since: float) -> None:
+        """A task was told that these rows are written; complain of those that are not there.
+
+        Args:
+            since: when their batch was begun, in seconds.
+        """
 
     def look(self, server: Server) -> None:
         """Complain of what may not be there even for a moment; the stream has changed."""

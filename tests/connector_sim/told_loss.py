@@ -16,10 +16,13 @@ class ToldLoss:
 
     Attributes:
         of_batches: how many sequences were counted as lost with each batch.
+        of_streams: how many were passed over in each stream, in this run and those before.
     """
 
-    def __init__(self, of_batches: dict[int, int]) -> None:
+    def __init__(self, of_batches: dict[int, int], of_streams: Counter[str]) -> None:
         self.of_batches = of_batches
+        self.of_streams = of_streams
+        self._said: dict[str, int] = {}  # of each stream, as the last progress of all says
         self._skipped: dict[str, int] = {}  # of each stream, as the last progress says
         self._overtaken = 0
         self._passed_over: Counter[str] = Counter()  # by the batch that reads the stream next
@@ -27,7 +30,13 @@ class ToldLoss:
 
     def note_report(self, report: dict[str, Any] | None) -> None:
         """Take the progress after a look that worked, which nothing was waited for."""
-        if report is None or "waitingFor" in report:
+        if report is None:
+            return
+        for name, said in report["streams"].items():
+            passed_over = int(said.get("skipped", 0)) + int(said.get("overtaken", 0))
+            self.of_streams[name] += passed_over - self._said.get(name, 0)
+            self._said[name] = passed_over
+        if "waitingFor" in report:
             return
         for name, said in report["streams"].items():
             skipped = int(said.get("skipped", 0))

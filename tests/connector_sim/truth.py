@@ -5,6 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 
+@dataclass(frozen=True, slots=True)
+class Past:
+    """What a stream had before files of its server were put back from an older copy.
+
+    Attributes:
+        until: when that was, in seconds.
+        stored, others: as in `Life`.
+    """
+
+    until: float
+    stored: dict[int, bytes | None]
+    others: set[int]
+
+
 @dataclass(slots=True)
 class Life:
     """One incarnation of a source stream.
@@ -15,6 +29,8 @@ class Life:
         stored: payloads by sequence, as their acks said, of what the query is to read.
         others: sequences of messages that it is not to read.
         gone_below: sequences below may have been removed.
+        sent_at: when each message was about to be sent, in seconds.
+        pasts: what it had before its server was given older files.
         replaced: of an object store, changes of which nothing may be left but a row without
             content, or no row; with the second since when.
     """
@@ -25,6 +41,17 @@ class Life:
     others: set[int] = field(default_factory=set)
     gone_below: int = 1
     replaced: dict[int, float] = field(default_factory=dict)
+    sent_at: dict[int, float] = field(default_factory=dict)
+    pasts: list[Past] = field(default_factory=list)
+
+    def during(self, since: float, now: float) -> list[tuple[dict[int, bytes | None], set[int]]]:
+        """What it stored, and what of others, at any time from one second to another."""
+        found, begun = [], 0.0
+        for past in self.pasts:
+            if past.until >= since and begun <= now:
+                found.append((past.stored, past.others))
+            begun = past.until
+        return [*found, (self.stored, self.others)] if begun <= now else found
 
 
 class BrokenPromiseError(AssertionError):
@@ -62,25 +89,38 @@ class Truth:
         stop: int,
         rows: list[tuple[int, bytes | None]],
         *,
+        since: float,
         now: float,
         is_whole: bool,
     ) -> None:
         """Compare what one task read with what its range holds.
 
         Args:
+            since: when it began to read that, at the earliest.
             now: when it had read that, at the latest.
             is_whole: whether nothing may be missing but what was removed.
         """
         sequences = [sequence for sequence, _ in rows]
         require(sequences == sorted(set(sequences)), "rows twice or out of order:", sequences)
         require(all(start <= at < stop for at in sequences), "outside its range:", sequences)
+        times = life.during(since, now)
         for sequence, data in rows:
-            known = life.stored.get(sequence)
-            is_right = known == data if sequence in life.stored else data in self.uncertain
+            known = [stored.get(sequence) for stored, _ in times]
             is_gone = data is None and life.replaced.get(sequence, now) < now
-            is_right = (is_right or is_gone) and sequence not in life.others
+            is_right = any(
+                sequence not in others
+                and (is_gone or (stored[sequence] == data if sequence in stored else is_uncertain))
+                for is_uncertain in [data in self.uncertain]
+                for stored, others in times
+            )
             require(is_right, "sequence", sequence, "is", known, "and was read as", data)
         first = start if is_whole else max(start, life.gone_below)
+        if not is_whole and life.pasts and life.pasts[0].until <= now:
+            first = stop  # it may have read before the stream was as far again, which is counted
         excused = {at for at, since in life.replaced.items() if since < now}.union(sequences)
-        missing = [at for at in range(first, stop) if at in life.stored and at not in excused]
+        missing = [
+            at
+            for at in range(first, stop)
+            if at not in excused and all(at in stored for stored, _ in times)
+        ]
         require(not missing, f"of [{start}, {stop}) were not read:", missing)

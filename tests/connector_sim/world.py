@@ -32,6 +32,7 @@ class World:
         course: makes the course of the next connection of a process, by its name.
         is_deaf: whether who knocks at the server gets no answer at all.
         is_moved: whether nobody listens at the server's first address any more.
+        is_private: whether the server refuses everybody but the keeper.
         known_password: the password as the secret's file says it now.
         knocks: when somebody else than the keeper tried to connect, in seconds.
         trace: what happened, each with its second.
@@ -42,7 +43,7 @@ class World:
         self.agenda = Agenda(SimClock(), Random(random.randrange(1 << 30)))
         self.server = Server(self.agenda, Random(random.randrange(1 << 30)), flush_ns)
         self.course: Callable[[str], Course] = lambda name: FairCourse()
-        self.is_deaf = self.is_moved = False
+        self.is_deaf = self.is_moved = self.is_private = False
         self.known_password = self.server.password
         self.processes: list[Process] = []
         self.wires: list[Wire] = []
@@ -138,7 +139,8 @@ class World:
             if self.is_deaf or self.server.is_gone or address == MUTE:
                 return
             is_moved = self.is_moved and address == FIRST_ADDRESS and process.name != "keeper"
-            if not self.server.is_up or address == GONE or is_moved:
+            is_kept_out = self.is_private and process.name != "keeper"
+            if not self.server.is_up or address == GONE or is_moved or is_kept_out:
                 connected(None)
                 return
             wire = Wire(self.agenda, course, self._digest.update, process.name)

@@ -8,6 +8,7 @@ request: the N-th change fails, the power goes at the N-th change, the disk fill
 
 from __future__ import annotations
 
+import copy
 import errno
 import os
 from collections.abc import Callable, Sequence
@@ -150,6 +151,15 @@ class SimDisk:
             file.lose_power(self.random)
         self._files = survived
         self._durable = {folder: dict(names) for folder, names in survived.items()}
+
+    def copied(self, random: Random) -> SimDisk:
+        """Return another disk, with what this one would hold if the power went now."""
+        other = SimDisk(random)
+        # Together, because one file may be in several of them.
+        kept = copy.deepcopy((self._files, self._durable, self._folders, self._renamed))
+        other._files, other._durable, other._folders, other._renamed = kept
+        other.restart()
+        return other
 
     def paths(self) -> list[Path]:
         """Return where files are."""
