@@ -18,6 +18,7 @@ import pytest
 from jetstream_server.base.clock import MILLISECOND, SECOND
 from jetstream_server.base.nuid import Nuid
 from jetstream_server.config.options import ServerOptions
+from jetstream_server.core import deliveries
 from jetstream_server.jetstream.api import consumers
 from jetstream_server.jetstream.api.dispatch import Api
 from jetstream_server.jetstream.catalog.catalog import Catalog
@@ -660,6 +661,64 @@ def test_what_would_go_round_is_not_compared_with_many_one_by_one(
     assert (b'"error"' not in answer) is is_made, answer[:200]
     assert is_made or b"detected cycle" in answer
     assert max(bench.lines_of_turns) < LINES_OF_TURN_MAX, max(bench.lines_of_turns)
+
+
+DEEP = b".x" * 1900
+
+
+@pytest.mark.parametrize(
+    ("prepared", "said"),
+    [
+        pytest.param([], [b"SUB s%d%b %d\r\n" % (n, DEEP, n + 9) for n in range(130)], id="SUB"),
+        pytest.param(
+            [b"SUB s%d%b %d\r\n" % (n, DEEP, n + 9) for n in range(130)],
+            [b"UNSUB %d\r\n" % (n + 9) for n in range(130)],
+            id="UNSUB",
+        ),
+        pytest.param(
+            [b"SUB s%d%b %d\r\n" % (n, DEEP, n + 9) for n in range(130)],
+            [b"PUB s%d%b 0\r\n\r\n" % (n, DEEP) for n in range(130)],
+            id="PUB",
+        ),
+        pytest.param(
+            [b"SUB s.%d %d\r\n" % (n, n + 9) for n in range(30_000)],
+            [b'CONNECT {"verbose":false}\r\n'],
+            id="CONNECT",
+        ),
+        pytest.param(
+            [b"SUB s %d\r\n" % (n + 9) for n in range(3000)],
+            [b"PUB s 0\r\n\r\nPUB t%d 0\r\n\r\n" % n for n in range(60)],
+            id="many who listen",
+        ),
+        pytest.param(
+            [b"SUB s q%d %d\r\n" % (n, n + 9) for n in range(2000)],
+            [b"PUB s 0\r\n\r\nPUB t%d 0\r\n\r\n" % n for n in range(60)],
+            id="many groups",
+        ),
+        pytest.param(
+            [b"SUB *.x.y 7\r\n"],
+            [b"PUB %d.x.y 0\r\n\r\n" % n for n in range(20_000)],
+            id="new ones",
+        ),
+    ],
+)
+def test_no_turn_is_long_because_of_what_one_says_to_many(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, prepared: list[bytes], said: list[bytes]
+) -> None:
+    monkeypatch.setattr(deliveries, "DELIVERIES_OF_TURN_MAX", 5000)
+    bench = Bench(tmp_path)
+    bench.session.parser.control_line_max = 1 << 16
+    bench.say(b'CONNECT {"verbose":false,"pedantic":false}\r\n')
+    bench.say(b"".join(prepared))
+    bench.lines_of_turns = []
+    bench.session.feed(b"".join(said))
+    while bench.node.next_deadline() == 0:
+        bench.turn()
+        bench.session.take_output()
+        bench.session.outbox.backlog_bytes = 0
+        bench.session.answers.look_again()
+    # These lines are short: of one token, or of one delivery, there are many.
+    assert max(bench.lines_of_turns) < 4 * LINES_OF_TURN_MAX, max(bench.lines_of_turns)
 
 
 def _repeats() -> bytes:

@@ -17,6 +17,9 @@ OUTBOX_LOW_BYTES = 1 * 1024 * 1024
 # so that nobody has to wait for all that a flooding client can send.
 TURN_READ_BYTES = 512 * 1024
 
+# What it says in that is counted; a long subject to listen to counts more than once.
+SUBJECT_BYTES_OF_OP = 64
+
 # Publishers that are faster than the disk: once more than the high mark waits for it, they are not
 # read from until that is less than the low mark.
 UNFLUSHED_HIGH_BYTES = 32 * 1024 * 1024

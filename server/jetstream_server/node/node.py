@@ -19,9 +19,11 @@ from typing import Any, Protocol
 
 from jetstream_server import API_LEVEL, NATS_VERSION
 from jetstream_server.base.clock import earlier
+from jetstream_server.base.limits import SUBJECT_BYTES_OF_OP
 from jetstream_server.base.nuid import Nuid
 from jetstream_server.config.options import ServerOptions
 from jetstream_server.core.containment import UNCONTAINED, Containment
+from jetstream_server.core.deliveries import Deliveries
 from jetstream_server.core.subscription import Stretch, Subscription
 from jetstream_server.core.workload import UNITS_OF_TURN, Workload
 from jetstream_server.jetstream.output import Frames, Handover, Released, Send
@@ -117,6 +119,7 @@ class Node:
         self.name = options.server_name or self.server_id
         self.listener = Listener(options.host, port, auth_timeout_ns=options.auth_timeout_ns)
         self.listeners: tuple[Listener, ...] = ()  # those with TLS or WebSocket
+        self._deliveries = Deliveries()
         self._stirred: dict[Account, None] = {}  # have work for this turn; accounts add themselves
         self.accounts: dict[str, Account] = {}  # by name
         self.add_account(GLOBAL_ACCOUNT)
@@ -154,7 +157,7 @@ class Node:
     def add_account(self, name: str) -> Account:
         """Add an account, or return the one that has this name."""
         if name not in self.accounts:
-            account = Account(name, self.random, self._stirred, self.containment)
+            account = Account(name, self.random, self._stirred, self.containment, self._deliveries)
             self.accounts[name] = account
         return self.accounts[name]
 
@@ -182,15 +185,19 @@ class Node:
         if self.trace is not None:
             self.trace.closed(session)
         self.closed.add(session, now or session.last_activity)
-        if given_up := session.end():
-            self._given_up.append((session.account, given_up))
-            self._forget_given_up()
+        self.give_up_subscriptions(session.account, session.end())
         if self.chronicle is not None:
             self.tell(self.chronicle.disconnected, session, now or session.last_activity)
         self._fed.pop(session, None)
         self._touched.pop(session, None)
         self._timers.cancel(session)
         self.stats.traffic.add(session.traffic)  # what the client did stays in the totals
+
+    def give_up_subscriptions(self, account: Account, subscriptions: list[Subscription]) -> None:
+        """Take closed subscriptions out of an account's list, as turns have time for it."""
+        if subscriptions:
+            self._given_up.append((account, subscriptions))
+            self._forget_given_up()
 
     def info(
         self, session: Session, *, connect_info: bool = False, lame_duck: bool = False
@@ -267,6 +274,7 @@ class Node:
             self._forget_given_up()
         workload = self.workload
         workload.begin(hears=bool(self._fed))
+        self._deliveries.begin()
         self._run_sessions(now)
         for session in self._timers.pop_due(now):
             self._tick(session, now)
@@ -298,10 +306,9 @@ class Node:
         left = GIVEN_UP_OF_TURN_MAX
         while self._given_up and left > 0:
             account, subscriptions = self._given_up[0]
-            some = subscriptions[-left:]
-            del subscriptions[-left:]
-            left -= len(some)
-            for subscription in some:
+            while subscriptions and left > 0:
+                subscription = subscriptions.pop()
+                left -= 1 + len(subscription.subject) // SUBJECT_BYTES_OF_OP
                 account.unsubscribe(subscription)
             if not subscriptions:
                 self._given_up.popleft()

@@ -82,6 +82,10 @@ class Publishing:
     _rights: Rights
     _is_pedantic: bool = True
     _is_plain: bool = False  # nothing has to be looked at message by message
+    # Of what is left for a later turn, so many may be published as they are; and whether the one
+    # after them may be, and where to, if that is known.
+    _admitted: int = 0
+    _decided: tuple[bool, bytes] | None = None
 
     def adopt(
         self, account: Account, rights: Rights, wishes: Wishes, *, is_connected: bool
@@ -106,7 +110,7 @@ class Publishing:
         while True:
             traced = frames.first_traced(run.chunk, run.fields, start, count)
             start = self._publish_stretch(run, start, traced, now)
-            if start < traced or start == count:
+            if start < traced or start == count or not self._account.router.has_time:
                 break
             left -= self._publish_traced(run, traced, now)
             start = traced + 1
@@ -143,28 +147,41 @@ class Publishing:
     def _publish_one_by_one(self, run: PubRun, start: int, count: int, now: int) -> int:
         """Look at each message, and route the longest permitted stretches."""
         route, mappings = self._account.router.route, self._account.mappings
-        publisher = self._publisher
+        publisher, answers = self._publisher, self._answers
+        unseen, decided = start + self._admitted, self._decided
+        self._admitted, self._decided = 0, None
         for index in range(start, count):
             subject = mapped = run.subject(index)
-            is_admitted = self._admits(run, index, now)
-            if is_admitted and mappings is not None:
-                mapped = mappings.apply(subject)
+            is_admitted = True
+            if index == unseen and decided is not None:
+                is_admitted, mapped = decided
+            elif index >= unseen:
+                is_admitted = self._admits(run, index, now)
+                if is_admitted and mappings is not None:
+                    mapped = mappings.apply(subject)
             if is_admitted and mapped == subject:
                 if not subject.startswith(_REQUESTS):
                     continue
-                route(run, publisher, now, start, index + 1)
+                routed = route(run, publisher, now, start, index + 1, answers)
+                self._admitted = index + 1 - routed
             else:
-                route(run, publisher, now, start, index)
-                if is_admitted and mapped:
+                routed = route(run, publisher, now, start, index, answers)
+                self._admitted = index - routed
+                if routed == index and is_admitted and mapped and not answers.postponed:
                     one = PubRun.single(
                         mapped, run.reply(index), run.headers(index), run.payload(index)
                     )
-                    route(one, publisher, now)
-            start = index + 1
-            if self._answers.postponed:
+                    routed += route(one, publisher, now, answers=answers)
+                elif routed == index and not (is_admitted and mapped):
+                    routed += 1
+                if routed <= index:
+                    self._decided = is_admitted, mapped
+            start = routed
+            if routed <= index or answers.postponed:
                 return start
-        route(run, publisher, now, start, count)
-        return count
+        routed = route(run, publisher, now, start, count, answers)
+        self._admitted = count - routed
+        return routed
 
     def _publish_traced(self, run: PubRun, index: int, now: int) -> int:
         """Publish one message that seems to ask for a trace; return how many events it had."""

@@ -10,11 +10,13 @@ last tokens, are new with every message.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from random import Random
 
 from jetstream_server.base.errors import StoreError
 from jetstream_server.core.answers import Answers
 from jetstream_server.core.containment import UNCONTAINED, Containment, Incident
+from jetstream_server.core.deliveries import MESSAGES_OF_DELIVERY, Deliveries, cost_of
 from jetstream_server.core.queue_group import in_turn
 from jetstream_server.core.sublist import Match, Sublist
 from jetstream_server.core.subscription import Sender, Stretch, Subscription
@@ -23,16 +25,35 @@ from jetstream_server.protocol.ops import PubRun
 
 # Far above what one account's hot subjects need; a flood of one-off subjects is forgotten.
 ROUTES_MAX = 65536
+# What a message costs, in deliveries, above which it is looked whether there is time for it.
+COST_AT_ONCE_MAX = 64
+MEMBERS_OF_DELIVERY = 16  # passed over in the time of one
+# To find out whom a subject reaches costs as many deliveries, and one for so many of its bytes.
+_NEW_SUBJECT_COST = 8
+_BYTES_OF_DELIVERY = 8
+# Members of a group, above which those that are the publisher's are left out first.
+_GROUP_MAX = 64
 
 
 class Targets:
-    """Everybody whom a subject reaches."""
+    """Everybody whom a subject reaches.
 
-    __slots__ = ("plain", "queues")
+    Attributes:
+        plain: subscriptions without a queue.
+        queues: the members of each queue group.
+        width: how many get each message.
+        cost: how much that is, measured in deliveries; members that get none are passed over.
+    """
+
+    __slots__ = ("cost", "plain", "queues", "width")
 
     def __init__(self, match: Match) -> None:
         self.plain = tuple(match.plain)
         self.queues = tuple(tuple(group) for group in match.queues)
+        self.width = len(self.plain) + len(self.queues)
+        self.cost = self.width
+        if self.queues:
+            self.cost += len(self.queues) + sum(map(len, self.queues)) // MEMBERS_OF_DELIVERY
 
     @property
     def key(self) -> tuple[object, ...]:
@@ -49,6 +70,7 @@ class Router:
         store_failed: told when a receiver met a damaged or failed store. What the receiver should
             have taken is lost to it, as if the stream did not exist; the others get theirs.
         containment: of what a receiver raises that nobody foresaw; again the others get theirs.
+        deliveries: what a turn has time for.
     """
 
     def __init__(
@@ -57,8 +79,10 @@ class Router:
         random: Random,
         store_failed: Callable[[StoreError], None],
         containment: Containment = UNCONTAINED,
+        deliveries: Deliveries | None = None,
     ) -> None:
         self._sublist = sublist
+        self._deliveries = deliveries or Deliveries()
         self._random = random
         self._store_failed = store_failed
         self._containment = containment
@@ -89,8 +113,10 @@ class Router:
         """
         if stop is None:
             stop = run.count
-        index = start
+        index, deliveries = start, self._deliveries
         while index < stop:
+            if deliveries.left <= 0 and answers is not None:
+                break
             # A delivery may change interest (an API request creates a stream), so look each time.
             if self._generation != self._sublist.generation:
                 self._forget()
@@ -99,31 +125,93 @@ class Router:
             if targets is None:
                 cut, targets = index, self._targets(run.subject(index))
             # A subject not met before ends the stretch only if others listen to it.
-            while cut < stop and self._targets(run.subject(cut)) is targets:
+            while cut < stop and deliveries.left > 0 and self._targets(run.subject(cut)) is targets:
                 cut, _ = subjects.segment(run.chunk, run.fields, cut, stop, routes, families)
-            reached = False
-            for subscription in targets.plain:
-                if subscription.closed or (
-                    sender is not None and not sender.echo and _is_own(subscription, sender)
-                ):
-                    continue
-                reached = True
-                try:
-                    subscription.receiver.receive(
-                        Stretch(run, index, cut, subscription, sender, now)
-                    )
-                except StoreError as error:
-                    self._store_failed(error)
-                except Exception as error:
-                    self._containment.contain(error, now)
-            for group in targets.queues:
-                reached |= self._deliver_to_group(group, run, index, cut, sender, now)
-            if not reached and sender is not None:
-                sender.unanswered(run, index, cut)
+            if targets.cost <= COST_AT_ONCE_MAX:
+                self._deliver(targets, 0, targets.width, run, index, cut, sender, now)
+            elif answers is None:
+                deliveries.left -= cost_of(cut - index, targets.cost)
+                self._deliver(targets, 0, targets.width, run, index, cut, sender, now)
+            else:
+                cut = min(cut, index + self._messages_at_once(targets))
+                _Wide(self, targets, run, index, cut, sender, answers).receive(now)
             index = cut
             if answers is not None and answers.postponed:
                 break
         return index
+
+    @property
+    def has_time(self) -> bool:
+        """Return whether the turn has time for messages that reach very many."""
+        return self._deliveries.left > 0
+
+    def _messages_at_once(self, targets: Targets) -> int:
+        """Return how many messages there is time for; where there is time for less than a few, as
+        many as cost hardly more than one does."""
+        return MESSAGES_OF_DELIVERY * max(self._deliveries.left // targets.cost - 1, 1)
+
+    def _deliver_part(self, wide: _Wide, now: int) -> None:
+        """Deliver messages to some more of very many."""
+        targets = wide.targets
+        cost = cost_of(wide.stop - wide.start, targets.cost)
+        first, left = wide.next, self._deliveries.left
+        wide.next = min(first + max(targets.width * left // cost, 1), targets.width)
+        self._deliveries.left -= cost * (wide.next - first) // targets.width
+        wide.reached = self._deliver(
+            targets,
+            first,
+            wide.next,
+            wide.run,
+            wide.start,
+            wide.stop,
+            wide.sender,
+            now,
+            wide.reached,
+        )
+
+    def _deliver(
+        self,
+        targets: Targets,
+        first: int,
+        last: int,
+        run: PubRun,
+        index: int,
+        cut: int,
+        sender: Sender | None,
+        now: int,
+        reached: bool = False,
+    ) -> bool:
+        """Deliver to some of those whom messages reach.
+
+        Args:
+            first: of those, counted through plain subscriptions and queue groups.
+            last: the one after the last.
+            reached: whether somebody has them already.
+
+        Returns:
+            Whether somebody has them now. If nobody has and these are the last, the sender is told.
+        """
+        plain, queues = targets.plain, targets.queues
+        if last < targets.width or first:
+            queues = queues[max(first - len(plain), 0) : max(last - len(plain), 0)]
+            plain = plain[first:last]
+        for subscription in plain:
+            if subscription.closed or (
+                sender is not None and not sender.echo and _is_own(subscription, sender)
+            ):
+                continue
+            reached = True
+            try:
+                subscription.receiver.receive(Stretch(run, index, cut, subscription, sender, now))
+            except StoreError as error:
+                self._store_failed(error)
+            except Exception as error:
+                self._containment.contain(error, now)
+        for group in queues:
+            reached |= self._deliver_to_group(group, run, index, cut, sender, now)
+        if not reached and sender is not None and last == targets.width:
+            sender.unanswered(run, index, cut)
+        return reached
 
     def _deliver_to_group(
         self,
@@ -137,6 +225,8 @@ class Router:
         # With one member there is nothing to choose, and the stretch stays whole.
         step = stop - start if len(group) == 1 else 1
         reached = False
+        if len(group) > _GROUP_MAX and sender is not None and not sender.echo:
+            group = tuple(member for member in group if not _is_own(member, sender))
         for index in range(start, stop, step):
             for member in in_turn(group, self._random):
                 if sender is not None and not sender.echo and _is_own(member, sender):
@@ -191,6 +281,7 @@ class Router:
             return known
         if len(self._routes) + sum(map(len, self._families)) > ROUTES_MAX:
             self._forget()
+        self._deliveries.left -= _NEW_SUBJECT_COST + len(subject) // _BYTES_OF_DELIVERY
         family, place = self._routes, subject
         match = None
         # What holds after a prefix holds after a longer one.
@@ -212,3 +303,27 @@ class Router:
 def _is_own(subscription: Subscription, sender: Sender) -> bool:
     receiver: object = subscription.receiver
     return receiver is sender
+
+
+@dataclass(slots=True, eq=False)
+class _Wide:
+    """Messages on their way to so many that it may take several turns. Postponable: who publishes
+    them is not heard meanwhile."""
+
+    router: Router
+    targets: Targets
+    run: PubRun
+    start: int
+    stop: int
+    sender: Sender | None
+    answers: Answers
+    next: int = 0  # of those that they reach
+    reached: bool = False
+
+    def receive(self, now: int) -> None:
+        """Deliver to as many of them as a turn has time for."""
+        if self.router.has_time:
+            self.router._deliver_part(self, now)
+        if self.next < self.targets.width:
+            self.answers.postpone(self)
+            self.answers.look_again()

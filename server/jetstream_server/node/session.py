@@ -19,6 +19,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any, Protocol
 
+from jetstream_server.base.limits import SUBJECT_BYTES_OF_OP
 from jetstream_server.config.options import ServerOptions
 from jetstream_server.core.answers import Answers
 from jetstream_server.core.containment import Containment, Incident
@@ -98,6 +99,9 @@ class SessionNode(Protocol):
         """A client has logged in."""
         ...
 
+    def give_up_subscriptions(self, account: Account, subscriptions: list[Subscription]) -> None:
+        """Take closed subscriptions out of an account's list, as turns have time for it."""
+
     def note_input(self, session: Session) -> None:
         """A session has ops to act on."""
         ...
@@ -161,6 +165,7 @@ class Session:
         self._pings = Pings(now, options.ping_interval_ns)  # when to ask whether it is there
         self._outbox = Outbox()  # bytes for the socket
         self._ops: list[Op] = []  # heard, and not acted on
+        self._ops_of_long = 0  # what long subjects of this turn's subscriptions count in addition
         self._traced: PubRun | None = None  # the first of them, when the log has it already
         self._is_info_due = False  # with the answer to the first PING after CONNECT
         self._adopt()
@@ -259,11 +264,12 @@ class Session:
             if self.parser.has_more:
                 self._node.note_input(self)
         trace = self._node.protocol_trace
+        self._ops_of_long = 0
         for number, op in enumerate(ops, 1):
             if self.closing:
                 return number
-            if number > ops_max:
-                self._ops = ops[ops_max:]
+            if number + self._ops_of_long > ops_max:
+                self._ops = ops[number - 1 :]
                 self._node.note_input(self)
                 return ops_max
             if trace is not None and op is not self._traced and not self.sign_in.is_answered:
@@ -288,7 +294,7 @@ class Session:
             if self.sign_in.is_waiting:
                 self._ops = ops[number - 1 :]  # CONNECT is acted on again, once the answer is known
                 return number
-        return len(ops)
+        return len(ops) + self._ops_of_long
 
     def tick(self, now: int) -> None:
         """Look after pings and the time allowed for CONNECT."""
@@ -490,8 +496,7 @@ class Session:
         """Go on as a user who has signed in."""
         node, was_connected = self._node, self.is_connected
         if was_connected or node.authenticator.is_required:
-            for subscription in self._subscriptions:
-                self._unsubscribe(subscription)
+            node.give_up_subscriptions(self.account, self._subscriptions.close())
         self.account.clients.discard(self.cid)
         self.account.traffic.add(self.traffic)
         self.user = user
@@ -541,6 +546,7 @@ class Session:
             if fault := self._subscriptions.objection(op, self._rights, tokens_max):
                 self.refuse(fault)
                 return
+            self._ops_of_long += len(op.subject) // SUBJECT_BYTES_OF_OP
             self.account.subscribe(self._subscriptions.add(op, self))
         self.accept()
 
@@ -552,6 +558,7 @@ class Session:
 
     def _unsubscribe(self, subscription: Subscription) -> None:
         if self._subscriptions.remove(subscription):
+            self._ops_of_long += len(subscription.subject) // SUBJECT_BYTES_OF_OP
             self.account.unsubscribe(subscription)
 
     def _ping(self, op: Ping) -> None:

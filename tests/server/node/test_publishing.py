@@ -9,6 +9,7 @@ from typing import Any, cast
 import pytest
 from jetstream_server.config.options import ServerOptions
 from jetstream_server.core.answers import Answers
+from jetstream_server.core.deliveries import Deliveries
 from jetstream_server.core.subscription import Stretch, Subscription
 from jetstream_server.node import publishing
 from jetstream_server.node.accounts.account import Account
@@ -121,3 +122,25 @@ def test_of_what_is_looked_at_there_is_so_much_in_a_turn(
     assert left is not None and [left.subject(at) for at in range(left.count)] == [b"c"]
     assert (bench.traffic.in_msgs, bench.traffic.in_bytes) == (2, 4)
     assert bench.publishing.publish(left, 0) is None and bench.traffic.in_msgs == 3
+
+
+@pytest.mark.parametrize("wishes", [PLAIN, Wishes(pedantic=True, verbose=True)])
+def test_what_there_is_no_time_for_is_looked_at_once(bench: Bench, wishes: Wishes) -> None:
+    bench.adopt(
+        wishes, User(permissions=PermissionRules(SubjectRules(None, ["no.*"]), SubjectRules()))
+    )
+    deliveries = Deliveries()
+    bench.account.router._deliveries = deliveries
+    subjects = [b"no.1" if n % 7 == 3 else b"%d.x" % n for n in range(50)]
+    left: PubRun | None = PubRun.of([(subject, b"", b"", b"xy") for subject in subjects])
+    turns = 0
+    while left is not None:
+        deliveries.left = 20
+        left = bench.publishing.publish(left, 0)
+        turns += 1
+        assert turns < 100
+    heard = [subject for stretch in bench.heard.got for subject in stretch]
+    assert heard == [subject for subject in subjects if subject != b"no.1"]
+    assert len(bench.client.faults) == subjects.count(b"no.1")
+    assert turns > 10
+    assert bench.client.accepted == len(heard)

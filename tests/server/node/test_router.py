@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from random import Random
+from types import SimpleNamespace
 
 import pytest
 from jetstream_server.base.errors import StoreError
+from jetstream_server.core.answers import Answers
+from jetstream_server.core.deliveries import DELIVERIES_OF_TURN_MAX, Deliveries
 from jetstream_server.core.subject import matches
 from jetstream_server.core.sublist import Sublist
 from jetstream_server.core.subscription import Stretch, Subscription
@@ -208,3 +211,92 @@ def test_everybody_gets_what_the_sublist_says(sublist, router, seed):
             expected = [at for at, subject in enumerate(subjects) if matches(pattern, subject)]
             assert listener.messages == expected, (pattern, subjects)
             listener.stretches.clear()
+
+
+class Turns:
+    """A router whose turns have time for so many deliveries, and what a publisher has to wait
+    for."""
+
+    def __init__(self, sublist: Sublist, left: int) -> None:
+        self._left = left
+        self.deliveries = Deliveries()
+        self.router = Router(sublist, Random(1), lambda error: None, deliveries=self.deliveries)
+        self.answers = Answers(SimpleNamespace(backlog_bytes=0), lambda: None)
+        self.deliveries.left = left
+
+    def publish(self, run: PubRun, publisher: Publisher) -> int:
+        """Publish a run; return how many turns that took."""
+        turns, routed = 1, self.router.route(run, publisher, 0, answers=self.answers)
+        while self.answers.postponed or routed < run.count:
+            turns += 1
+            assert turns < 1000
+            self.deliveries.left = self._left
+            if self.answers.postponed:
+                self.answers.resume(0)
+            if not self.answers.postponed:
+                routed = self.router.route(run, publisher, 0, routed, answers=self.answers)
+        return turns
+
+
+def test_what_reaches_very_many_takes_turns_and_each_gets_it_once(sublist):
+    turns = Turns(sublist, 100)
+    plain = [listen(sublist, b"a") for _ in range(250)]
+    groups = [listen(sublist, b"a", b"%d" % n) for n in range(70)]
+    narrow = listen(sublist, b"b")
+    publisher = Publisher()
+    assert turns.publish(run_of(b"a", b"b", b"a", b"a"), publisher) > 5
+    assert all(each.messages == [0, 2, 3] for each in plain + groups)
+    assert narrow.messages == [1] and publisher.unheard == []
+
+
+def test_many_messages_to_many_cost_them_less_each(sublist):
+    turns = Turns(sublist, DELIVERIES_OF_TURN_MAX)
+    heard = [listen(sublist, b"a") for _ in range(2000)]
+    assert turns.publish(run_of(*[b"a"] * 320), Publisher()) < 5
+    assert all(each.messages == list(range(320)) for each in heard)
+
+
+def test_nobody_of_very_many_is_nobody(sublist):
+    turns, publisher = Turns(sublist, 50), Publisher()
+    publisher.echo = False
+    for _ in range(200):
+        listen(sublist, b"a", receiver=publisher)
+    assert turns.publish(run_of(b"a"), publisher) > 1
+    assert publisher.unheard == [0] and publisher.messages == []
+
+
+def test_who_leaves_meanwhile_gets_nothing(sublist):
+    turns = Turns(sublist, 50)
+    heard = [listen(sublist, b"a") for _ in range(200)]
+    last = list(sublist.match(b"a").plain)[-1]
+    turns.router.route(run_of(b"a"), Publisher(), 0, answers=turns.answers)
+    assert turns.answers.postponed
+    sublist.remove(last)
+    turns.publish(run_of(b"b"), Publisher())
+    assert all(each.messages == [0] for each in heard[:-1]) and heard[-1].messages == []
+
+
+def test_subjects_that_are_new_take_time_as_well(sublist):
+    turns = Turns(sublist, 100)
+    heard = listen(sublist, b"*.x.*")
+    subjects = [b"%d.x.%d" % (n, n) for n in range(300)]
+    assert turns.publish(run_of(*subjects), Publisher()) > 20
+    assert heard.messages == list(range(300))
+
+
+def test_own_members_of_a_large_group_are_passed_over_together(sublist):
+    turns, publisher = Turns(sublist, 50), Publisher()
+    publisher.echo = False
+    for _ in range(1000):
+        listen(sublist, b"a", b"g", receiver=publisher)
+    other = listen(sublist, b"a", b"g")
+    turns.publish(run_of(*[b"a"] * 50), publisher)
+    assert other.messages == list(range(50)) and publisher.unheard == []
+
+
+def test_the_server_itself_does_not_wait(sublist):
+    turns = Turns(sublist, 50)
+    heard = [listen(sublist, b"a") for _ in range(200)]
+    assert turns.router.route(run_of(b"a", b"a"), None, 0) == 2
+    assert all(each.messages == [0, 1] for each in heard)
+    assert not turns.router.has_time

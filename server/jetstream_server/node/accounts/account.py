@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from jetstream_server.base.clock import earlier
 from jetstream_server.base.errors import StoreError
 from jetstream_server.core.containment import UNCONTAINED, Containment
+from jetstream_server.core.deliveries import Deliveries
 from jetstream_server.core.sublist import Sublist
 from jetstream_server.core.subscription import Subscription
 from jetstream_server.jetstream.output import Output
@@ -69,13 +70,14 @@ class Account:
         random: Random,
         stirred: dict[Account, None] | None = None,
         containment: Containment = UNCONTAINED,
+        deliveries: Deliveries | None = None,
     ) -> None:
         self.name = self.name_tag = name
         self._stirred = stirred if stirred is not None else {}
         self.sublist = Sublist(self.stir)
         self.output = Output(self.sublist, self.stir)
         self.containment = containment
-        self.router = Router(self.sublist, random, self.store_failed, containment)
+        self.router = Router(self.sublist, random, self.store_failed, containment, deliveries)
         self.catalog: Catalog | None = None
         self.limits = ClientLimits()
         self.updated_at = 0

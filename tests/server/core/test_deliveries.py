@@ -1,0 +1,23 @@
+"""What a turn has time to deliver."""
+
+from __future__ import annotations
+
+from jetstream_server.core.deliveries import (
+    DELIVERIES_OF_TURN_MAX,
+    MESSAGES_OF_DELIVERY,
+    Deliveries,
+    cost_of,
+)
+
+
+def test_each_turn_has_the_same_time() -> None:
+    deliveries = Deliveries()
+    deliveries.left -= 2 * DELIVERIES_OF_TURN_MAX
+    deliveries.begin()
+    assert deliveries.left == DELIVERIES_OF_TURN_MAX
+
+
+def test_messages_that_come_together_cost_less() -> None:
+    assert cost_of(1, 100) < 110
+    assert cost_of(MESSAGES_OF_DELIVERY, 100) == 200
+    assert cost_of(3, 1) == 1
