@@ -21,8 +21,8 @@ What an attempt finds, and what it may conclude (`Standing`):
 
     nothing, or an older batch     FIRST      write "started", publish
     the same batch, "started"      RESUMED    write "started", wait until nobody listens at the
-                                              other's `inbox`; ids stored since `next` are not sent
-                                              again; FIRST if the stream ends before it
+                                              other's `inbox`; ids stored since `next`, or at all if
+                                              the stream ends before it, are left out
     the same batch, "done"         DONE       nothing to do, *if* the rows at hand have this
                                               fingerprint; otherwise the rows were dealt to the
                                               partitions differently: as RESUMED
@@ -221,9 +221,11 @@ class Ledger:
             attempt.before = (*entry["before"], *filter(None, [entry["inbox"]]))
             if entry["created"] != stream.created:
                 attempt.standing, attempt.first_sequence = Standing.RESUMED, stream.first
-            # Nothing of this batch is left in a stream that ends before its first attempt.
             elif int(entry["next"]) <= stream.next:
                 self._resume(attempt, entry, stream)
+            else:
+                # The stream was brought back, perhaps between that attempt's look and its rows.
+                attempt.standing, attempt.first_sequence = Standing.RESUMED, stream.first
         elif entry is not None and self._is_newer(entry, stream):
             raise self._fenced(entry["version"])
         return attempt

@@ -74,6 +74,7 @@ FOUND_OF_OLDER = {
     751: "a stream came so far again while a task looked, which read nothing and was content",
     41: "rows of a batch that was being written were gone, and it was committed without a word",
     238: "the same",
+    5963: "a task looked before files were put back and wrote after: its rows were not found",
     1576: "what a task was told before the files were put back was asked for (simulator)",
     3429: "the same, by the entry that it had left in the ledger (simulator)",
     1579: "what a batch missed that read too early is counted with no batch (simulator)",

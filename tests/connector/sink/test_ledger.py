@@ -268,8 +268,9 @@ def test_a_stream_from_an_older_snapshot_gets_the_batch_again(make_ledger, strea
     assert (torn.standing, torn.first_sequence) == (Standing.RESUMED, 11)
     assert "brought back from an older snapshot" in caplog.text
     gone = earlier(make_ledger, 3, 5).begin(0)
-    assert (gone.standing, gone.first_sequence) == (Standing.FIRST, 5)
-    assert earlier(make_ledger, 3, 5).begin(0).first_sequence == 5
+    # That attempt may have looked before the stream was brought back, and written afterwards.
+    assert (gone.standing, gone.first_sequence) == (Standing.RESUMED, 1)
+    assert earlier(make_ledger, 3, 5).begin(0).first_sequence == 1
     earlier(make_ledger, 3, 9).commit(3)
     assert earlier(make_ledger, 3, 9).begin(0).standing is Standing.COMMITTED
 
