@@ -35,6 +35,8 @@ from jetstream_server.jetstream.wire.go_json import ALWAYS, GoModel, Int, decode
 if TYPE_CHECKING:
     from jetstream_server.store.ports import StateFile
 
+# Of the subjects of one template, which are compared with those of others in one turn.
+SUBJECTS_BYTES_MAX = 16 * 1024
 # Stands for the name of a stream that is still to be made.
 _PLACEHOLDER = "_"
 
@@ -208,6 +210,11 @@ class StreamTemplates:
             raise errors.STREAM_TEMPLATE_CREATE_FAILED(text)
         if not config.config.subjects:
             raise errors.STREAM_TEMPLATE_CREATE_FAILED("template config needs subjects")
+        if sum(len(subject) + 1 for subject in config.config.subjects) > SUBJECTS_BYTES_MAX:
+            raise errors.STREAM_TEMPLATE_CREATE_FAILED(
+                "template subjects are too long together, maximum allowed is"
+                f" {SUBJECTS_BYTES_MAX} bytes"
+            )
         self._check_overlap(config.config)
         self._catalog.check_template(config.config.changed(name=_PLACEHOLDER))
         settled = with_defaults(config.config, self._catalog.server_limits.duplicate_window_ns)

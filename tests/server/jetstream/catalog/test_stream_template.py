@@ -9,6 +9,7 @@ import pytest
 from jetstream_server.base.errors import ApiError, StoreError
 from jetstream_server.base.nuid import Nuid
 from jetstream_server.core.sublist import Sublist
+from jetstream_server.jetstream.catalog import stream_template
 from jetstream_server.jetstream.catalog.catalog import Catalog
 from jetstream_server.jetstream.catalog.stream_template import StreamTemplateConfig
 from jetstream_server.jetstream.configs.account_limits import AccountLimits
@@ -198,6 +199,16 @@ def test_what_was_accepted_comes_back_although_less_is_accepted_now(account, mon
     monkeypatch.setattr(go_json, "OBJECTS_MAX", 1)
     again = Account(account.vault)
     assert again.catalog.templates.template("T").config.config.sources == sources
+
+
+def test_a_template_has_no_very_long_list_of_subjects(account, monkeypatch):
+    subjects = [f"u.*.{n:010}" for n in range(1000)]
+    account.template("U", subjects=subjects)
+    with pytest.raises(ApiError, match="too long together, maximum allowed is 16384 bytes"):
+        account.template("V", subjects=[f"v.*.{n:010}" for n in range(1200)])
+    monkeypatch.setattr(stream_template, "SUBJECTS_BYTES_MAX", 1)
+    again = Account(account.vault)
+    assert again.catalog.templates.template("U").config.config.subjects == subjects
 
 
 def test_a_file_that_can_not_be_read_is_reported(account):
