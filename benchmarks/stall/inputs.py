@@ -111,6 +111,10 @@ def _subjects(count: int) -> Act:
     return lambda port: _api(port, _stream(subjects=[f"s.{n}.x" for n in range(count)]))
 
 
+def _stars(count: int) -> Act:
+    return lambda port: _api(port, _stream(subjects=[f"s.*.{n}" for n in range(count)]))
+
+
 def _filters(count: int) -> Act:
     filters = [f"S.{n}.x" for n in range(count)]
     return lambda port: _api(port, _consumer("c", filter_subjects=filters))
@@ -232,6 +236,23 @@ def _subscribe_and_unsubscribe(port: int) -> None:
         wire.sock.sendall(b"".join(b"SUB sub.%d.* %d\r\n" % (n, n + 10) for n in range(100_000)))
         wire.sock.sendall(b"".join(b"UNSUB %d\r\n" % (n + 10) for n in range(100_000)))
         wire.ping()
+
+
+def _publish_to_many(port: int) -> None:
+    """Publish 20 messages to 40,000 subscriptions of one client that reads nothing else."""
+    with Wire(port, TIMEOUT_S) as listener, Wire(port, TIMEOUT_S) as wire:
+        listener.sock.sendall(b"".join(b"SUB many %d\r\n" % (n + 10) for n in range(40_000)))
+        listener.ping()
+        wire.sock.sendall(b"PUB many 0\r\n\r\nPUB other 0\r\n\r\n" * 20)
+        wire.ping()
+        head, seen, tail = b"MSG many", 0, b""
+        while seen < 20 * 40_000:
+            data = listener.sock.recv(1 << 20)
+            if not data:
+                raise LoadError("the server closed the connection")
+            tail += data
+            seen += tail.count(head)
+            tail = tail[-len(head) + 1 :]
 
 
 # -- what is stored --------------------------------------------------------------------------
@@ -364,6 +385,7 @@ INPUTS = [
     Input("a stream of 2,000 subjects", _subjects(2000)),
     Input("a stream of 4,000 subjects", _subjects(4000)),
     Input("a stream of 10,000 subjects", _subjects(10_000)),
+    Input("a stream of 20,000 subjects with stars", _stars(20_000)),
     Input("a consumer with 4,000 filters", _filters(4000), _make_stream),
     Input(
         "a consumer of a work queue beside 50 with 500 filters each",
@@ -407,6 +429,7 @@ INPUTS = [
     Input("200,000 messages of a pedantic client", _publish_pedantically),
     Input("100,000 subscriptions and away", _subscribe_and_leave),
     Input("100,000 subscriptions taken back", _subscribe_and_unsubscribe),
+    Input("20 messages to 40,000 subscriptions", _publish_to_many),
     Input(
         "subjects of a stream with 500,000, by a wildcard",
         _requests(("STREAM.INFO.S", {"subjects_filter": "S.*.x"})),

@@ -7,7 +7,7 @@ heard meanwhile.
 
 from __future__ import annotations
 
-DELIVERIES_OF_TURN_MAX = 20_000  # of 0.7 microseconds or more
+DELIVERIES_OF_TURN_MAX = 10_000  # of 0.7 microseconds or more
 # To a subscription that takes so many of a client's messages at once, they cost as two.
 MESSAGES_OF_DELIVERY = 16
 
