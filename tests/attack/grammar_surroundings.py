@@ -148,6 +148,11 @@ def asking_the_system(draw: Draw) -> Steps:
         )
 
 
+def _heard(text: str) -> str:
+    """Return what arrives of a text in a URL, which can not hold half of a character."""
+    return text.encode(errors="replace").decode()
+
+
 def looking(draw: Draw) -> Steps:
     """Questions to monitoring."""
     for _ in range(draw.random.randint(1, 3)):
@@ -155,7 +160,14 @@ def looking(draw: Draw) -> Steps:
             (
                 draw.one(PARAMETERS),
                 draw.one(
-                    (draw.text(), str(draw.random.randrange(5)), "true", "9" * 5000, "A", "S0")
+                    (
+                        _heard(draw.text()),
+                        str(draw.random.randrange(5)),
+                        "true",
+                        "9" * 5000,
+                        "A",
+                        "S0",
+                    )
                 ),
             )
             for _ in range(draw.random.randrange(4))
