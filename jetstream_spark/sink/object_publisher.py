@@ -488,16 +488,21 @@ class ObjectPublisher:
     def _send_over(
         self, flow: Flow, row: _ObjectRow, subject: str, content: memoryview, chunk_bytes: int
     ) -> Operation[None]:
-        """Publish chunks, `WINDOW_CHUNKS` at a time, until each is acknowledged."""
+        """Publish chunks, `WINDOW_CHUNKS` at a time, until each is acknowledged.
+
+        A refusal is told when all that were sent are answered: what is under way could be stored
+        after the chunks of a failed try were removed.
+        """
         if not len(content):
             return
         inbox = flow.new_inbox()
         sid = flow.subscribe(inbox)
         headers = b"NATS/1.0\r\nNats-Expected-Stream: %b\r\n\r\n" % self._options.stream.encode()
         at = waiting = 0
+        refusal: PublishRefusedError | None = None
         deadline = self._host.now() + self._options.ack_timeout_s
-        while at < len(content) or waiting:
-            while at < len(content) and waiting < WINDOW_CHUNKS:
+        while (at < len(content) and refusal is None) or waiting:
+            while at < len(content) and waiting < WINDOW_CHUNKS and refusal is None:
                 chunk = bytes(content[at : at + chunk_bytes])
                 flow.publish(subject.encode(), chunk, inbox, headers)
                 at += chunk_bytes
@@ -509,9 +514,14 @@ class ObjectPublisher:
                 continue
             self._recovery.check(message)
             if message.sid == sid:
-                self._check_ack(row, message.status, message.payload)
                 waiting -= 1
+                try:
+                    self._check_ack(row, message.status, message.payload)
+                except PublishRefusedError as error:
+                    refusal = refusal or error
                 deadline = self._host.now() + self._options.ack_timeout_s
+        if refusal is not None:
+            raise refusal
         flow.unsubscribe(sid)
 
     def _check_ack(self, row: _ObjectRow, status: tuple[int, str], payload: bytes) -> None:

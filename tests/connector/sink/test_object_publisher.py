@@ -20,6 +20,7 @@ from jetstream_spark.errors import (
     RowRefusedError,
 )
 from jetstream_spark.object_info import CHUNK_BYTES
+from jetstream_spark.object_store import ObjectStore
 from jetstream_spark.sink.object_publisher import ObjectPublisher
 from jetstream_spark.sink.recovery import Recovery
 from tests.connector.cut_wires import outgoing, watched, without_answer
@@ -306,6 +307,26 @@ def test_a_full_store_refuses_by_name_and_keeps_no_chunks(genuine) -> None:
         store.write(put("a", b"1"), put("b", BIG))
     assert store.get("a") == b"1"
     assert list(store.chunks().values()) == [1]
+
+
+def test_chunks_of_a_refused_object_are_removed_when_all_are_answered(genuine, monkeypatch) -> None:
+    store = Store(genuine.url, max_bytes=3 * CHUNK_BYTES)
+    answers: list[object] = []
+    check, purge, answered = ObjectPublisher._check_ack, ObjectStore.purge, []
+
+    def noted(publisher, row, status, payload):
+        answers.append(payload)
+        return check(publisher, row, status, payload)
+
+    def removed(objects, subject):
+        answered.append(len(answers))
+        return purge(objects, subject)
+
+    monkeypatch.setattr(ObjectPublisher, "_check_ack", noted)
+    monkeypatch.setattr(ObjectStore, "purge", removed)
+    with pytest.raises(PublishRefusedError, match="maximum bytes exceeded"):
+        store.write(put("b", bytes(6 * CHUNK_BYTES)))
+    assert answered and answered[0] == 6
 
 
 def test_a_sealed_store_refuses(store) -> None:
