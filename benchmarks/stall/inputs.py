@@ -26,6 +26,7 @@ _USERS = (
 )
 
 PREPARE_S_MAX = 120.0  # for the messages that an input needs, of either server
+FLOOD_S = 3.0
 _WINDOW = 5000  # messages published before it is looked whether they are stored
 
 Act = Callable[[int], None]
@@ -255,6 +256,38 @@ def _publish_to_many(port: int) -> None:
             tail = tail[-len(head) + 1 :]
 
 
+def _flood_many(port: int) -> None:
+    """Publish to 40,000 subscriptions, as much as the server takes, for three seconds."""
+    with contextlib.ExitStack() as stack:
+        pool = stack.enter_context(ThreadPoolExecutor(4))
+        listeners = [stack.enter_context(Wire(port, TIMEOUT_S)) for _ in range(4)]
+        for listener in listeners:
+            lines = b"".join(b"SUB many %d\r\n" % (n + 10) for n in range(10_000))
+            listener.sock.sendall(lines)
+            listener.ping()
+        reading = [pool.submit(_read_until_closed, listener.sock) for listener in listeners]
+        wire = stack.enter_context(Wire(port, TIMEOUT_S))
+        wire.sock.settimeout(0.1)
+        until_s = time.monotonic() + FLOOD_S
+        rest = messages = b"PUB many 0\r\n\r\n" * 50
+        while time.monotonic() < until_s:
+            with contextlib.suppress(TimeoutError):
+                rest = rest[wire.sock.send(rest) :] or messages
+        for listener in listeners:
+            listener.sock.shutdown(socket.SHUT_RDWR)
+        if min(each.result() for each in reading) < len(messages):
+            raise LoadError("the listeners heard nothing")
+
+
+def _read_until_closed(sock: socket.socket) -> int:
+    """Return how many bytes came."""
+    count = 0
+    with contextlib.suppress(ConnectionResetError):
+        while data := sock.recv(1 << 20):
+            count += len(data)
+    return count
+
+
 # -- what is stored --------------------------------------------------------------------------
 
 
@@ -430,6 +463,7 @@ INPUTS = [
     Input("100,000 subscriptions and away", _subscribe_and_leave),
     Input("100,000 subscriptions taken back", _subscribe_and_unsubscribe),
     Input("20 messages to 40,000 subscriptions", _publish_to_many),
+    Input("3 s of messages to 40,000 subscriptions", _flood_many),
     Input(
         "subjects of a stream with 500,000, by a wildcard",
         _requests(("STREAM.INFO.S", {"subjects_filter": "S.*.x"})),

@@ -451,6 +451,19 @@ def test_messages_that_are_looked_at_one_by_one_take_turns(tmp_path: Path) -> No
     assert bench.session.traffic.in_bytes >= 5 * count
 
 
+def test_those_between_pings_take_turns_as_well(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    bench.say(b'CONNECT {"verbose":false,"pedantic":true}\r\nSUB r 1\r\n')
+    messages = b"PUB n.x 0\r\n\r\n" * (MESSAGES_OF_TURN_MAX // 10)
+    bench.session.feed((messages + b"PING\r\n") * 40)
+    answers = []
+    while bench.node.next_deadline() == 0:
+        bench.node.run(NOW)
+        answers.append(bench.session.take_output().count(b"PONG"))
+    assert sum(answers) == 40 and max(answers) <= 11
+    assert bench.session.traffic.in_msgs == 4 * MESSAGES_OF_TURN_MAX + 1  # the bench says one
+
+
 @pytest.mark.parametrize(
     ("config", "said", "answer"),
     [
@@ -706,6 +719,7 @@ def test_no_turn_is_long_because_of_what_one_says_to_many(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, prepared: list[bytes], said: list[bytes]
 ) -> None:
     monkeypatch.setattr(deliveries, "DELIVERIES_OF_TURN_MAX", 5000)
+    monkeypatch.setattr(deliveries, "SUBJECTS_OF_TURN_MAX", 625)
     bench = Bench(tmp_path)
     bench.session.parser.control_line_max = 1 << 16
     bench.say(b'CONNECT {"verbose":false,"pedantic":false}\r\n')

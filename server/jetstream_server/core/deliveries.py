@@ -1,13 +1,15 @@
-"""How many subscriptions a turn has time to deliver to.
+"""How many subscriptions a turn has time to deliver to, and how many subjects it may look up.
 
-A message can reach any number of them, and a client can say five hundred such messages in one
-write. What a turn has no time for is delivered in the next ones; the client that publishes is not
-heard meanwhile.
+A message can reach any number of subscriptions, and a client can say five hundred such messages, or
+subjects that nobody has said before, in one write. What a turn has no time for is delivered in the
+next ones; the client that publishes is not heard meanwhile, and others come before it then. What
+reaches few, by a subject that is known, takes no time from either and never waits for it.
 """
 
 from __future__ import annotations
 
 DELIVERIES_OF_TURN_MAX = 10_000  # of 0.7 microseconds or more
+SUBJECTS_OF_TURN_MAX = 1250  # of some microseconds; long ones count more than once
 # To a subscription that takes so many of a client's messages at once, they cost as two.
 MESSAGES_OF_DELIVERY = 16
 
@@ -17,16 +19,23 @@ class Deliveries:
 
     Attributes:
         left: deliveries that there is time for; none if it is not above zero.
+        subjects_left: new subjects, likewise.
     """
 
-    __slots__ = ("left",)
+    __slots__ = ("left", "subjects_left")
 
     def __init__(self) -> None:
-        self.left = DELIVERIES_OF_TURN_MAX
+        self.begin()
 
     def begin(self) -> None:
         """A turn begins."""
         self.left = DELIVERIES_OF_TURN_MAX
+        self.subjects_left = SUBJECTS_OF_TURN_MAX
+
+    @property
+    def are_spent(self) -> bool:
+        """Return whether somebody may have to wait for the next turn."""
+        return self.left <= 0 or self.subjects_left <= 0
 
 
 def cost_of(messages: int, cost: int) -> int:

@@ -287,11 +287,14 @@ class Node:
 
     def _run_sessions(self, now: int) -> None:
         """Give sessions that were fed their turn, as many as may be heard in one turn of the node;
-        the others come first in the next one."""
+        the others, and those for whose messages there was no time, come first in the next one."""
         fed, self._fed = self._fed, {}
-        ops_left = OPS_OF_TURN_MAX
+        ops_left, deliveries = OPS_OF_TURN_MAX, self._deliveries
+        late: list[Session] = []
         waiting = iter(fed)
         for session in waiting:
+            if deliveries.are_spent:
+                late.append(session)
             try:
                 ops_max = ops_left if ops_left < OPS_OF_SESSION_MAX else OPS_OF_SESSION_MAX
                 ops_left -= session.run(now, ops_max)
@@ -299,6 +302,8 @@ class Node:
                 self.containment.contain(error, now)
             if ops_left <= 0:
                 self._fed = {**dict.fromkeys(waiting), **self._fed}
+        if late:
+            self._fed = {session: None for session in late if session in self._fed} | self._fed
 
     def _forget_given_up(self) -> None:
         """Take the subscriptions of clients that are gone out of the accounts' lists, as many as a

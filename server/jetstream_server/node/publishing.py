@@ -37,6 +37,7 @@ TRACE_EVENTS_OF_TURN_MAX = 200
 _REQUESTS = b"$JS."
 # How many are looked at one by one, which takes microseconds each.
 MESSAGES_OF_TURN_MAX = 1000
+_MESSAGES_OF_TRACE_EVENT = MESSAGES_OF_TURN_MAX // TRACE_EVENTS_OF_TURN_MAX
 
 
 class PublishingClient(Sender, Client, Protocol):
@@ -72,6 +73,10 @@ class Publishing:
         traffic: counts what it publishes.
         account: where it publishes.
         rights: what it may do.
+
+    Attributes:
+        looked_at: how many messages the last call of `publish` looked at one by one, or what took
+            as long.
     """
 
     _publisher: PublishingClient
@@ -86,6 +91,7 @@ class Publishing:
     # after them may be, and where to, if that is known.
     _admitted: int = 0
     _decided: tuple[bool, bytes] | None = None
+    looked_at: int = 0
 
     def adopt(
         self, account: Account, rights: Rights, wishes: Wishes, *, is_connected: bool
@@ -104,15 +110,18 @@ class Publishing:
     def publish(self, run: PubRun, now: int) -> PubRun | None:
         """Publish messages; return those that are left for a later turn, None for none."""
         count, start, left = run.count, 0, TRACE_EVENTS_OF_TURN_MAX
+        self.looked_at = 0
         traffic = self._traffic
         traffic.in_msgs += count
         traffic.in_bytes += frames.published_bytes(run.fields)
         while True:
             traced = frames.first_traced(run.chunk, run.fields, start, count)
             start = self._publish_stretch(run, start, traced, now)
-            if start < traced or start == count or not self._account.router.has_time:
+            if start < traced or start == count or self._account.router.is_spent:
                 break
-            left -= self._publish_traced(run, traced, now)
+            events = self._publish_traced(run, traced, now)
+            left -= events
+            self.looked_at += events * _MESSAGES_OF_TRACE_EVENT
             start = traced + 1
             if left <= 0 or self._answers.postponed:
                 break
@@ -156,6 +165,7 @@ class Publishing:
             if index == unseen and decided is not None:
                 is_admitted, mapped = decided
             elif index >= unseen:
+                self.looked_at += 1
                 is_admitted = self._admits(run, index, now)
                 if is_admitted and mappings is not None:
                     mapped = mappings.apply(subject)

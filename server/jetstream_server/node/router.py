@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from random import Random
 
 from jetstream_server.base.errors import StoreError
+from jetstream_server.base.limits import SUBJECT_BYTES_OF_OP
 from jetstream_server.core.answers import Answers
 from jetstream_server.core.containment import UNCONTAINED, Containment, Incident
 from jetstream_server.core.deliveries import MESSAGES_OF_DELIVERY, Deliveries, cost_of
@@ -28,9 +29,6 @@ ROUTES_MAX = 65536
 # What a message costs, in deliveries, above which it is looked whether there is time for it.
 COST_AT_ONCE_MAX = 64
 MEMBERS_OF_DELIVERY = 16  # passed over in the time of one
-# To find out whom a subject reaches costs as many deliveries, and one for so many of its bytes.
-_NEW_SUBJECT_COST = 8
-_BYTES_OF_DELIVERY = 8
 # Members of a group, above which those that are the publisher's are left out first.
 _GROUP_MAX = 64
 
@@ -115,23 +113,29 @@ class Router:
             stop = run.count
         index, deliveries = start, self._deliveries
         while index < stop:
-            if deliveries.left <= 0 and answers is not None:
-                break
             # A delivery may change interest (an API request creates a stream), so look each time.
             if self._generation != self._sublist.generation:
                 self._forget()
             routes, families = self._routes, self._families
             cut, targets = subjects.segment(run.chunk, run.fields, index, stop, routes, families)
             if targets is None:
+                if deliveries.subjects_left <= 0 and answers is not None:
+                    break
                 cut, targets = index, self._targets(run.subject(index))
             # A subject not met before ends the stretch only if others listen to it.
-            while cut < stop and deliveries.left > 0 and self._targets(run.subject(cut)) is targets:
+            while (
+                cut < stop
+                and deliveries.subjects_left > 0
+                and self._targets(run.subject(cut)) is targets
+            ):
                 cut, _ = subjects.segment(run.chunk, run.fields, cut, stop, routes, families)
             if targets.cost <= COST_AT_ONCE_MAX:
                 self._deliver(targets, 0, targets.width, run, index, cut, sender, now)
             elif answers is None:
                 deliveries.left -= cost_of(cut - index, targets.cost)
                 self._deliver(targets, 0, targets.width, run, index, cut, sender, now)
+            elif deliveries.left <= 0:
+                break
             else:
                 cut = min(cut, index + self._messages_at_once(targets))
                 _Wide(self, targets, run, index, cut, sender, answers).receive(now)
@@ -139,6 +143,11 @@ class Router:
             if answers is not None and answers.postponed:
                 break
         return index
+
+    @property
+    def is_spent(self) -> bool:
+        """Return whether a message may have to wait for the next turn."""
+        return self._deliveries.are_spent
 
     @property
     def has_time(self) -> bool:
@@ -281,7 +290,7 @@ class Router:
             return known
         if len(self._routes) + sum(map(len, self._families)) > ROUTES_MAX:
             self._forget()
-        self._deliveries.left -= _NEW_SUBJECT_COST + len(subject) // _BYTES_OF_DELIVERY
+        self._deliveries.subjects_left -= 1 + len(subject) // SUBJECT_BYTES_OF_OP
         family, place = self._routes, subject
         match = None
         # What holds after a prefix holds after a longer one.

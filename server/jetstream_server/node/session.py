@@ -55,6 +55,8 @@ from jetstream_server.protocol.ops import (
 )
 from jetstream_server.protocol.parser import Parser
 
+_MESSAGES_OF_OP = 2  # of those that are looked at one by one
+
 
 class SessionNode(Protocol):
     """The server, as its clients' sessions know it.
@@ -165,7 +167,9 @@ class Session:
         self._pings = Pings(now, options.ping_interval_ns)  # when to ask whether it is there
         self._outbox = Outbox()  # bytes for the socket
         self._ops: list[Op] = []  # heard, and not acted on
-        self._ops_of_long = 0  # what long subjects of this turn's subscriptions count in addition
+        # What this turn's ops count in addition: subscriptions to long subjects, and messages that
+        # were looked at one by one.
+        self._ops_more = 0
         self._traced: PubRun | None = None  # the first of them, when the log has it already
         self._is_info_due = False  # with the answer to the first PING after CONNECT
         self._adopt()
@@ -264,11 +268,11 @@ class Session:
             if self.parser.has_more:
                 self._node.note_input(self)
         trace = self._node.protocol_trace
-        self._ops_of_long = 0
+        self._ops_more = 0
         for number, op in enumerate(ops, 1):
             if self.closing:
                 return number
-            if number + self._ops_of_long > ops_max:
+            if number + self._ops_more > ops_max:
                 self._ops = ops[number - 1 :]
                 self._node.note_input(self)
                 return ops_max
@@ -287,14 +291,14 @@ class Session:
                 self._ops = [left, *ops[number:]]
                 if not self.answers.postponed:
                     self._node.note_input(self)
-                return ops_max
+                return number + self._ops_more
             if self.answers.postponed:
                 self._ops = ops[number:]
                 return number
             if self.sign_in.is_waiting:
                 self._ops = ops[number - 1 :]  # CONNECT is acted on again, once the answer is known
                 return number
-        return len(ops) + self._ops_of_long
+        return len(ops) + self._ops_more
 
     def tick(self, now: int) -> None:
         """Look after pings and the time allowed for CONNECT."""
@@ -538,7 +542,9 @@ class Session:
     # -- what it says ------------------------------------------------------------------------
 
     def _publish(self, run: PubRun) -> PubRun | None:
-        return self._publishing.publish(run, self._now)
+        left = self._publishing.publish(run, self._now)
+        self._ops_more += self._publishing.looked_at // _MESSAGES_OF_OP
+        return left
 
     def _subscribe(self, op: Sub) -> None:
         if op.sid not in self._subscriptions.by_sid:
@@ -546,7 +552,7 @@ class Session:
             if fault := self._subscriptions.objection(op, self._rights, tokens_max):
                 self.refuse(fault)
                 return
-            self._ops_of_long += len(op.subject) // SUBJECT_BYTES_OF_OP
+            self._ops_more += len(op.subject) // SUBJECT_BYTES_OF_OP
             self.account.subscribe(self._subscriptions.add(op, self))
         self.accept()
 
@@ -558,7 +564,7 @@ class Session:
 
     def _unsubscribe(self, subscription: Subscription) -> None:
         if self._subscriptions.remove(subscription):
-            self._ops_of_long += len(subscription.subject) // SUBJECT_BYTES_OF_OP
+            self._ops_more += len(subscription.subject) // SUBJECT_BYTES_OF_OP
             self.account.unsubscribe(subscription)
 
     def _ping(self, op: Ping) -> None:

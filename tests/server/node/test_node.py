@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
+from jetstream_server.core.deliveries import DELIVERIES_OF_TURN_MAX
 from jetstream_server.protocol.ops import PubRun
 
 
@@ -71,6 +72,38 @@ def test_what_somebody_says_is_acted_on_in_pieces(make_node, make_client):
         assert client.session.has_postponed is (node.next_deadline() == 0)
         counts.append((client.read().count(b"PONG"), other.read().count(b"PONG")))
     assert counts == [(500, 300), (500, 0), (250, 0)]
+
+
+def test_who_publishes_to_few_does_not_wait_for_who_publishes_to_many(
+    make_node, make_client, options
+):
+    node = make_node(options=dataclasses.replace(options, max_pending=1 << 30))
+    listener, flooders, quiet = make_client(node), [make_client(node) for _ in range(3)], []
+    quiet += [make_client(node) for _ in range(2)]
+    for client in (listener, *flooders, *quiet):
+        client.connect()
+    listener.session.feed(b"".join(b"SUB many %d\r\n" % n for n in range(DELIVERIES_OF_TURN_MAX)))
+    for number, client in enumerate(quiet):
+        client.session.feed(b"SUB few.%d 1\r\n" % number)
+    while node.next_deadline() == 0:
+        node.run(listener.now)
+    reached = dict.fromkeys(flooders, 0)
+    turns = 12
+    for turn in range(turns):
+        # Who floods has always more to say, and is always heard of first.
+        for number, client in enumerate(flooders):
+            client.session.feed(b"PUB many 1\r\n%d\r\n" % number * 100)
+        for number, client in enumerate(quiet):
+            client.session.feed(b"PUB few.%d 1\r\n%d\r\n" % (number, turn % 10))
+        node.run(listener.now)
+        assert [client.read() for client in quiet] == [
+            b"MSG few.%d 1 1\r\n%d\r\n" % (number, turn % 10) for number in range(2)
+        ]
+        heard = listener.read()
+        for number, client in enumerate(flooders):
+            reached[client] += heard.count(b" 1\r\n%d\r\n" % number)
+    assert sum(reached.values()) >= turns * DELIVERIES_OF_TURN_MAX
+    assert max(reached.values()) < 2 * min(reached.values())
 
 
 def test_what_a_client_that_is_gone_had_subscribed_to_goes_in_pieces(node, make_client):

@@ -135,7 +135,7 @@ def test_what_there_is_no_time_for_is_looked_at_once(bench: Bench, wishes: Wishe
     left: PubRun | None = PubRun.of([(subject, b"", b"", b"xy") for subject in subjects])
     turns = 0
     while left is not None:
-        deliveries.left = 20
+        deliveries.left, deliveries.subjects_left = 0, 2
         left = bench.publishing.publish(left, 0)
         turns += 1
         assert turns < 100

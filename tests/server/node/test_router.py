@@ -214,15 +214,20 @@ def test_everybody_gets_what_the_sublist_says(sublist, router, seed):
 
 
 class Turns:
-    """A router whose turns have time for so many deliveries, and what a publisher has to wait
-    for."""
+    """A router whose turns have time for so many deliveries and new subjects, and what a publisher
+    has to wait for."""
 
-    def __init__(self, sublist: Sublist, left: int) -> None:
+    def __init__(self, sublist: Sublist, left: int, subjects_left: int = 10) -> None:
         self._left = left
+        self._subjects_left = subjects_left
         self.deliveries = Deliveries()
         self.router = Router(sublist, Random(1), lambda error: None, deliveries=self.deliveries)
         self.answers = Answers(SimpleNamespace(backlog_bytes=0), lambda: None)
-        self.deliveries.left = left
+        self._begin()
+
+    def _begin(self) -> None:
+        self.deliveries.left = self._left
+        self.deliveries.subjects_left = self._subjects_left
 
     def publish(self, run: PubRun, publisher: Publisher) -> int:
         """Publish a run; return how many turns that took."""
@@ -230,7 +235,7 @@ class Turns:
         while self.answers.postponed or routed < run.count:
             turns += 1
             assert turns < 1000
-            self.deliveries.left = self._left
+            self._begin()
             if self.answers.postponed:
                 self.answers.resume(0)
             if not self.answers.postponed:
@@ -282,6 +287,33 @@ def test_subjects_that_are_new_take_time_as_well(sublist):
     subjects = [b"%d.x.%d" % (n, n) for n in range(300)]
     assert turns.publish(run_of(*subjects), Publisher()) > 20
     assert heard.messages == list(range(300))
+
+
+def test_a_long_subject_takes_the_time_of_many(sublist):
+    turns = Turns(sublist, 100)
+    heard = listen(sublist, b"*.*")
+    subjects = [b"%d.%b" % (n, b"x" * 700) for n in range(50)]
+    assert turns.publish(run_of(*subjects), Publisher()) == 50
+    assert heard.messages == list(range(50))
+
+
+def test_what_reaches_few_by_a_known_subject_waits_for_nothing(sublist):
+    turns, publisher = Turns(sublist, 0, 0), Publisher()
+    few = listen(sublist, b"few.>")
+    many = [listen(sublist, b"many") for _ in range(100)]
+    run = run_of(b"few.x", b"few.x", b"few.x", b"many", b"few.x", b"new", b"few.x")
+    turns.router.route(run_of(b"few.x", b"many"), None, 0)
+    few.stretches.clear()
+    # So far it comes without any time, again and again.
+    for _ in range(3):
+        assert turns.router.route(run, publisher, 0, answers=turns.answers) == 3
+    assert few.messages == [0, 1, 2] * 3
+    turns.deliveries.left = 1000
+    assert turns.router.route(run, publisher, 0, 3, answers=turns.answers) == 5
+    assert all(each.messages == [1, 3] for each in many)
+    turns.deliveries.subjects_left = 1
+    assert turns.router.route(run, publisher, 0, 5, answers=turns.answers) == 7
+    assert few.messages == [0, 1, 2] * 3 + [4, 6] and publisher.unheard == [5]
 
 
 def test_own_members_of_a_large_group_are_passed_over_together(sublist):
