@@ -12,6 +12,7 @@ from jetstream_spark.client.flow import Message
 from jetstream_spark.errors import PublishRefusedError
 
 TOO_MANY_REQUESTS = 429
+IN_PROCESS = 10158
 NOBODY = 503  # no stream collects the subject, JetStream is off, or there is no leader just now
 WRONG_STREAM = 10060
 BATCH_INCOMPLETE = 10176
@@ -19,7 +20,7 @@ DUPLICATE_IN_BATCH = 10201
 FAST_BATCHES_OFF = 10205
 
 # Not the leader; the same id is under way to the replicas; a batch forgotten under way.
-_BUSY_ERRORS = frozenset({10009, 10158, BATCH_INCOMPLETE})
+_BUSY_ERRORS = frozenset({10009, IN_PROCESS, BATCH_INCOMPLETE})
 # Batches that others have begun; one whose writer is gone is forgotten after 10 s.
 TOO_MANY_BATCHES = frozenset({10210, 10211})
 # The stream allows no batches, whatever is in them; the batch is longer than the server allows.
@@ -31,6 +32,9 @@ _REMEDIES = {
     NOT_STORED: "The stream is full and discards new messages; raise its limits or consume it.",
     10071: "expectedLastSeq or expectedLastSubjectSeq: somebody else has published meanwhile.",
     10164: "expectedLastSubjectSeq: somebody else has published to this subject meanwhile.",
+    IN_PROCESS: "The cluster's leader holds this id for a message that is not stored, until the "
+    "stream's duplicate_window has passed or it leads no more. Set outageTimeout longer than that "
+    "window, or have the leader step down (nats stream cluster step-down); run the write again.",
     10165: "A ttl is at least a second: seconds, a duration like 1h30m, or never.",
     10166: "Set allow_msg_ttl on the stream, or leave the column ttl out.",
     FAST_BATCHES_OFF: "Set allow_batched on the stream, which can be done while it is in use.",

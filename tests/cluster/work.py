@@ -22,6 +22,9 @@ from jetstream_spark.source.planner import plan_ranges
 from jetstream_spark.source.stream_source import StreamSource
 
 SCHEMA = StructType().add("subject", StringType()).add("data", BinaryType())
+# A cluster that has not answered for so long fails the work by a word that says what it waited for,
+# before the test is ended without one.
+PATIENCE = {"requestTimeout": "2s", "outageTimeout": "60s"}
 READ = pa.schema({"seq": pa.int64(), "subject": pa.string(), "data": pa.binary()})
 
 
@@ -29,7 +32,7 @@ class Copy:
     """A streaming query from one stream to another without Spark, as Spark would call it."""
 
     def __init__(self, cluster: Any, source: str, sink: str, **options: str) -> None:
-        named = {"servers": cluster.url, "requestTimeout": "2s"} | options
+        named = {"servers": cluster.url, **PATIENCE} | options
         self._options = SourceOptions.parse(
             named | {"stream": source, "startingOffsets": "earliest", "pollInterval": "1us"}
         )
@@ -100,7 +103,7 @@ class Reading:
     def __init__(
         self, cluster: Any, stream: str, count: int, first: int = 1, **options: str
     ) -> None:
-        named = {"servers": cluster.url, "stream": stream, "requestTimeout": "2s"}
+        named = {"servers": cluster.url, "stream": stream, **PATIENCE}
         self._options = SourceOptions.parse(named | options)
         created = cluster.info(stream)["created"]
         self._partition = RangePartition(SequenceRange(stream, created, first, count + 1))
@@ -132,7 +135,7 @@ class Writing:
         url: str = "",
         **options: str,
     ) -> None:
-        named = {"servers": url or cluster.url, "stream": stream, "requestTimeout": "2s"}
+        named = {"servers": url or cluster.url, "stream": stream, **PATIENCE}
         self._options = SinkOptions.parse(named | options)
         self._columns = SinkColumns(SCHEMA, self._options)
         self._subject = subject or f"{stream}.a"
