@@ -32,7 +32,8 @@ class Everything:
         cluster.rest(self.stored)
         self._work = work
         self._writing = work.Writing(cluster, self.written, 500)
-        self._others = work.Writing(cluster, self.written, 2000, first=1_000_000_000, ledger="none")
+        options = {"ledger": "none", "minDuplicateWindow": "20s"}
+        self._others = work.Writing(cluster, self.written, 2000, first=1_000_000_000, **options)
         options = {"publishMode": "fast"}
         self._fast = work.Writing(cluster, self.written, 2000, first=2_000_000_000, **options)
         self._copy = work.Copy(cluster, self.written, self.copied)
