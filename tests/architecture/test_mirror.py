@@ -22,6 +22,7 @@ TESTED_ELSEWHERE = {
     "server/jetstream_console/pages/confirming.py": "tests/console/pages/test_consumer.py",
     "server/jetstream_console/pages/columns.py": "tests/console/pages/test_streams.py",
     "server/jetstream_console/pages/frame.py": "tests/console/pages/test_stream.py",
+    "server/jetstream_console/pages/full_list.py": "tests/console/pages/test_streams.py",
     "server/jetstream_console/pages/payloads.py": "tests/console/pages/test_messages.py",
     "server/jetstream_console/pages/registration.py": "tests/console/conftest.py",
     "server/jetstream_server/__main__.py": "tests/server/test_cli.py",

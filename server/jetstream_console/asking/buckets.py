@@ -16,6 +16,7 @@ from datetime import datetime
 from jetstream_console.asking.answers import Answer, moment, number, part, text
 from jetstream_console.asking.api import Api, token
 from jetstream_console.asking.errors import RefusedError
+from jetstream_console.asking.holdings import Holdings, holdings
 from jetstream_console.asking.messages import (
     PAGE_BYTES,
     WIDTH_MAX,
@@ -23,16 +24,13 @@ from jetstream_console.asking.messages import (
     MessageReader,
     together,
 )
-from jetstream_console.asking.publishing import publish
-from jetstream_console.asking.streams import list_streams
+from jetstream_console.asking.publishing import EXPECTED_LAST, is_overtaken, publish
+from jetstream_console.asking.written import WrittenPage, written_page
 from jetstream_spark.options.bucket_options import BUCKET_STREAM_PREFIX
 
 # How many times messages are looked at for one page, where most are not the last of their keys.
 _STEPS_MAX = 20
 _KEY = re.compile(r"[-/_=.a-zA-Z0-9]+")
-_EXPECTED = "Nats-Expected-Last-Subject-Sequence"
-# The last sequence of a subject is another one; the second stands for a stream with replicas.
-_WRONG_REVISION = (10071, 10164)
 _GONE = {"DEL": "deleted", "PURGE": "purged"}
 
 
@@ -69,18 +67,6 @@ class Bucket:
 
 
 @dataclass(frozen=True, slots=True)
-class Buckets:
-    """The buckets of an account.
-
-    Attributes:
-        unseen: streams that could not be looked at, any of which may be one.
-    """
-
-    rows: tuple[Bucket, ...]
-    unseen: int
-
-
-@dataclass(frozen=True, slots=True)
 class Entry:
     """What was written under a key.
 
@@ -98,29 +84,9 @@ class Entry:
         return self.message.sequence
 
 
-@dataclass(frozen=True, slots=True)
-class EntryPage:
-    """Entries, the newest first.
-
-    Attributes:
-        start: the page of older ones ends before this revision.
-        has_more: whether there may be older ones.
-    """
-
-    entries: tuple[Entry, ...]
-    start: int
-    has_more: bool
-
-
-async def all_buckets(api: Api) -> Buckets:
+async def all_buckets(api: Api) -> Holdings[Bucket]:
     """Return the buckets of the account in the order of their names."""
-    listing = await list_streams(api)
-    rows = [
-        _bucket(api, answer)
-        for answer in listing.answers
-        if text(part(answer, "config"), "name").startswith(BUCKET_STREAM_PREFIX)
-    ]
-    return Buckets(tuple(sorted(rows, key=lambda row: row.name)), listing.unseen)
+    return await holdings(api, BUCKET_STREAM_PREFIX, lambda answer: _bucket(api, answer))
 
 
 async def bucket_detail(api: Api, name: str) -> Bucket:
@@ -161,7 +127,7 @@ class EntryReader:
 
     async def keys(
         self, end: int, pattern: str = ">", count: int = 50, shows_gone: bool = False
-    ) -> EntryPage:
+    ) -> WrittenPage[Entry]:
         """Return the newest entry of each key that was last written before a revision.
 
         Args:
@@ -181,16 +147,13 @@ class EntryReader:
             end, has_more = page.start, page.has_more
             if not has_more or len(found) >= count or size >= PAGE_BYTES:
                 break
-        if len(found) > count:
-            del found[count:]
-            end, has_more = found[-1].revision, True
-        return EntryPage(tuple(found), end, has_more)
+        return written_page(found, count, end, has_more)
 
-    async def history(self, key: str, end: int, count: int = 50) -> EntryPage:
+    async def history(self, key: str, end: int, count: int = 50) -> WrittenPage[Entry]:
         """Return the entries of a key that were written before a revision."""
         page = await self._messages.before(end, self._subject(key), count)
         entries = tuple(self.entry(each) for each in reversed(page.messages))
-        return EntryPage(entries, page.start, page.has_more)
+        return WrittenPage(entries, page.start, page.has_more)
 
     def entry(self, message: Message) -> Entry:
         """Return the entry that a message of the bucket is."""
@@ -244,9 +207,9 @@ class EntryWriter:
             RefusedError: it has one.
         """
         try:
-            return await self._write(key, value, {_EXPECTED: "0"})
+            return await self._write(key, value, {EXPECTED_LAST: "0"})
         except RefusedError as error:
-            if error.err_code not in _WRONG_REVISION:
+            if not is_overtaken(error):
                 raise
             there = await self._reader.latest(key)
             if not there.gone:
@@ -275,9 +238,9 @@ class EntryWriter:
         self, key: str, value: bytes, revision: int, headers: dict[str, str]
     ) -> int:
         try:
-            return await self._write(key, value, {_EXPECTED: str(revision), **headers})
+            return await self._write(key, value, {EXPECTED_LAST: str(revision), **headers})
         except RefusedError as error:
-            if error.err_code not in _WRONG_REVISION:
+            if not is_overtaken(error):
                 raise
             words = f"Somebody has changed '{key}' after revision {revision} ({error}). Nothing"
             raise RefusedError(f"{words} was written.", error.code, error.err_code) from None

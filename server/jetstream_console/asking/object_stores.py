@@ -16,10 +16,11 @@ from hashlib import sha256
 from jetstream_console.asking.answers import Answer, flag, moment, number, part, text
 from jetstream_console.asking.api import Api, is_absent, token
 from jetstream_console.asking.errors import AskingError, RefusedError, UnreachableError
+from jetstream_console.asking.holdings import Holdings, holdings
 from jetstream_console.asking.leftovers import Leftovers
 from jetstream_console.asking.messages import Message, MessageReader
-from jetstream_console.asking.publishing import publish
-from jetstream_console.asking.streams import list_streams
+from jetstream_console.asking.publishing import EXPECTED_LAST, is_overtaken, publish
+from jetstream_console.asking.written import WrittenPage, written_page
 from jetstream_spark.errors import ObjectDamagedError
 from jetstream_spark.object_info import (
     CHUNK_BYTES,
@@ -36,8 +37,6 @@ from jetstream_spark.object_info import (
 _STEPS_MAX = 20
 _READ_COUNT = 64
 _READ_BYTES = 4 << 20
-_EXPECTED = "Nats-Expected-Last-Subject-Sequence"
-_WRONG_REVISION = (10071, 10164)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,18 +69,6 @@ class Store:
 
 
 @dataclass(frozen=True, slots=True)
-class Stores:
-    """The object stores of an account.
-
-    Attributes:
-        unseen: streams that could not be looked at, any of which may be one.
-    """
-
-    rows: tuple[Store, ...]
-    unseen: int
-
-
-@dataclass(frozen=True, slots=True)
 class StoredObject:
     """An object, as its last message describes it.
 
@@ -108,29 +95,9 @@ class StoredObject:
         return self.info is not None and self.info.is_deleted
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectPage:
-    """Objects, the last written first.
-
-    Attributes:
-        start: the page of older ones ends before this revision.
-        has_more: whether there may be older ones.
-    """
-
-    objects: tuple[StoredObject, ...]
-    start: int
-    has_more: bool
-
-
-async def all_stores(api: Api) -> Stores:
+async def all_stores(api: Api) -> Holdings[Store]:
     """Return the object stores of the account in the order of their names."""
-    listing = await list_streams(api)
-    rows = [
-        _store(answer)
-        for answer in listing.answers
-        if text(part(answer, "config"), "name").startswith(STORE_STREAM_PREFIX)
-    ]
-    return Stores(tuple(sorted(rows, key=lambda row: row.name)), listing.unseen)
+    return await holdings(api, STORE_STREAM_PREFIX, _store)
 
 
 async def store_detail(api: Api, name: str) -> Store:
@@ -170,7 +137,7 @@ class ObjectReader:
 
     async def objects(
         self, end: int, needle: str = "", count: int = 50, shows_gone: bool = False
-    ) -> ObjectPage:
+    ) -> WrittenPage[StoredObject]:
         """Return the objects that were last written before a revision.
 
         Args:
@@ -187,10 +154,7 @@ class ObjectReader:
             end, has_more = page.start, page.has_more
             if not has_more or len(found) >= count:
                 break
-        if len(found) > count:
-            del found[count:]
-            end, has_more = found[-1].revision, True
-        return ObjectPage(tuple(found), end, has_more)
+        return written_page(found, count, end, has_more)
 
     async def content(self, info: ObjectInfo) -> AsyncIterator[bytes]:
         """Yield the content of an object piece by piece; the last one only if all are there and
@@ -306,12 +270,12 @@ class ObjectWriter:
         return ObjectInfo(name, place, nuid, size, count, digest_text(digest.digest()))
 
     async def _describe(self, info: ObjectInfo, revision: int) -> None:
-        headers = {"Nats-Rollup": "sub", _EXPECTED: str(revision)}
+        headers = {"Nats-Rollup": "sub", EXPECTED_LAST: str(revision)}
         described = info_json(info, self._store.name)
         try:
             await publish(self._api.link, info.subject, described, headers)
         except RefusedError as error:
-            if error.err_code not in _WRONG_REVISION:
+            if not is_overtaken(error):
                 raise
             words = f"Somebody has changed '{info.name}' meanwhile ({error}). It stays as it is."
             raise RefusedError(words, error.code, error.err_code) from None

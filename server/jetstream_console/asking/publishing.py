@@ -8,6 +8,11 @@ from jetstream_console.asking.answers import flag, number, parsed, text
 from jetstream_console.asking.errors import RefusedError
 from jetstream_console.asking.link import ServerLink
 
+# A header: the sequence of the last message of the subject, without which none is stored.
+EXPECTED_LAST = "Nats-Expected-Last-Subject-Sequence"
+# The last sequence of a subject is another one; the second stands for a stream with replicas.
+_WRONG_LAST = (10071, 10164)
+
 
 @dataclass(frozen=True, slots=True)
 class Stored:
@@ -37,6 +42,11 @@ async def publish(
         raise RefusedError("Something answered that is no stream.")
     duplicate = flag(answer, "duplicate")
     return Stored(text(answer, "stream"), number(answer, "seq"), duplicate)
+
+
+def is_overtaken(error: RefusedError) -> bool:
+    """Tell whether nothing was stored because the last message is not the `EXPECTED_LAST`."""
+    return error.err_code in _WRONG_LAST
 
 
 def headers_of(lines: str) -> dict[str, str]:

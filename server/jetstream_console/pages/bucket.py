@@ -10,7 +10,6 @@ from nicegui import ui
 from jetstream_console.asking.buckets import (
     Bucket,
     Entry,
-    EntryPage,
     EntryReader,
     EntryWriter,
     bucket_detail,
@@ -23,8 +22,9 @@ from jetstream_console.console import Console
 from jetstream_console.pages.buckets import key_address
 from jetstream_console.pages.columns import column, link_cells
 from jetstream_console.pages.frame import answered, facts, frame, load, refusal, stream_address
+from jetstream_console.pages.written_rows import WrittenRows
 from jetstream_console.showing.payload import preview, printable
-from jetstream_console.showing.quantities import count, limit, size, span_ns, when
+from jetstream_console.showing.quantities import count, kept_for, limit, size, when
 
 PAGE = 50
 WATCHED_MAX = 200
@@ -49,7 +49,7 @@ def show(console: Console, name: str) -> None:
             return
         with place:
             _state(bucket)
-            KeyPages(EntryReader(console.api, bucket), name)
+            _keys(EntryReader(console.api, bucket), name)
             with ui.expansion("Watch", icon="visibility").classes("w-full"):
                 Watching(console, bucket)
             if console.is_writable:
@@ -67,7 +67,7 @@ def _state(bucket: Bucket) -> None:
                 "Keys, with deleted ones": count(bucket.keys),
                 "Entries": f"{count(bucket.entries)}, at most {count(bucket.history)} of a key",
                 "Size": f"{size(bucket.bytes)} of {limit(bucket.bytes_max)}",
-                "Kept for": span_ns(bucket.age_max_ns) if bucket.age_max_ns else "good",
+                "Kept for": kept_for(bucket.age_max_ns),
                 "Storage": bucket.storage,
                 "Mirror of": bucket.origin or "none",
                 "Description": bucket.description or "none",
@@ -75,47 +75,15 @@ def _state(bucket: Bucket) -> None:
         )
 
 
-class KeyPages:
-    """Keys, the last written first."""
-
-    def __init__(self, reader: EntryReader, bucket: str) -> None:
-        self._reader = reader
-        self._bucket = bucket
-        self._page: EntryPage | None = None
-        with ui.row().classes("items-center gap-4"):
-            self._pattern = ui.input("Keys, as in orders.*.new or >", value=">").mark("pattern")
-            self._pattern.on("keydown.enter", self._show_newest)
-            self._shows_gone = ui.checkbox("with deleted ones").mark("shows-gone")
-            ui.button("Show keys", on_click=self._show_newest)
-            older = ui.button("Older", icon="chevron_left", on_click=self._show_older)
-            older.props("flat")
-            self._said = ui.label().mark("keys-said")
-        self._place = ui.column().classes("w-full")
-        load(self._place, self._show_newest)
-
-    async def _show_newest(self) -> None:
-        end = await answered(self._place, self._reader.end(), clears=True)
-        if end is not None:
-            await self._show(end)
-
-    async def _show_older(self) -> None:
-        if self._page is not None and self._page.has_more:
-            await self._show(self._page.start)
-        else:
-            self._said.text = "There are none that were written before."
-
-    async def _show(self, end: int) -> None:
-        asked = self._reader.keys(end, self._pattern.value.strip(), PAGE, self._shows_gone.value)
-        page = await answered(self._place, asked, clears=True)
-        if page is None:
-            return
-        self._page = page
-        more = ", there may be more" if page.has_more else ""
-        self._said.text = f"{count(len(page.entries))} keys{more}"
-        rows = [_row(self._bucket, each) for each in page.entries]
-        with self._place:
-            table = ui.table(columns=_KEYS, rows=rows, row_key="revision")
-            link_cells(table.classes("w-full").mark("key-table"), "key")
+def _keys(reader: EntryReader, bucket: str) -> None:
+    WrittenRows(
+        noun="key",
+        search=lambda: ui.input("Keys, as in orders.*.new or >", value=">").mark("pattern"),
+        columns=_KEYS,
+        row=lambda entry: _row(bucket, entry),
+        end=reader.end,
+        ask=lambda end, wanted, gone: reader.keys(end, wanted.strip(), PAGE, gone),
+    )
 
 
 class Watching:

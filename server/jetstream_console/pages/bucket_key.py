@@ -155,7 +155,7 @@ class History:
         if page is None:
             return
         with self._place:
-            rows = [self._row(each) for each in page.entries]
+            rows = [self._row(each) for each in page.rows]
             table = ui.table(columns=_HISTORY, rows=rows, row_key="revision", pagination=10)
             link_cells(table.classes("w-full").mark("history-table"), "revision")
             if page.has_more:

@@ -6,14 +6,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from nicegui import ui
-
 from jetstream_console.asking.buckets import Bucket, all_buckets
 from jetstream_console.console import Console
 from jetstream_console.pages.columns import column
-from jetstream_console.pages.frame import answered, frame, load, refusal
+from jetstream_console.pages.full_list import FullList, SeenRows
 from jetstream_console.pages.paged_table import PagedTable
-from jetstream_console.showing.quantities import count, limit, size, span_ns, when
+from jetstream_console.showing.quantities import count, kept_for, limit, size, when
 
 _COLUMNS = [
     column("name", "Bucket"),
@@ -42,38 +40,19 @@ def key_address(bucket: str, key: str, revision: int = 0) -> str:
 
 def show(console: Console) -> None:
     """Build the page."""
-    rows: list[Bucket] = []
-    with frame(console, "Buckets"):
-        said = ui.column().classes("w-full")
-        with ui.row().classes("items-center gap-4 w-full"):
-            wanted = ui.input("Filter by name").props("clearable dense").mark("filter")
-            again = ui.button("Look again", icon="refresh").props("flat")
-            totals = ui.label().mark("totals")
-        table = PagedTable(_COLUMNS, _CELLS)
-        table.element.mark("bucket-table")
 
-    def fill() -> None:
-        needle = (wanted.value or "").lower()
-        seen = [row for row in rows if needle in row.name.lower()]
-        table.fill(seen)
-        totals.text = (
-            f"{count(len(seen))} of {count(len(rows))} buckets: "
-            f"{size(sum(each.bytes for each in seen))}"
-        )
+    async def ask() -> SeenRows[Bucket]:
+        found = await all_buckets(console.api)
+        unseen = f"{count(found.unseen)} streams are not looked at; some may be buckets."
+        return SeenRows(found.rows, [unseen] if found.unseen else [])
 
-    async def look() -> None:
-        found = await answered(said, all_buckets(console.api), clears=True)
-        if found is None:
-            return
-        rows[:] = found.rows
-        if found.unseen:
-            with said:
-                refusal(f"{count(found.unseen)} streams are not looked at; some may be buckets.")
-        fill()
+    _LIST.show(console, _table, ask)
 
-    wanted.on_value_change(fill)
-    again.on_click(look)
-    load(said, look)
+
+def _table() -> PagedTable[Bucket]:
+    table = PagedTable(_COLUMNS, _CELLS)
+    table.element.mark("bucket-table")
+    return table
 
 
 def _kind(bucket: Bucket) -> str:
@@ -90,8 +69,15 @@ _CELLS: Mapping[str, Callable[[Bucket], Any]] = {
     "bytes": lambda bucket: bucket.bytes,
     "most": lambda bucket: limit(bucket.bytes_max),
     "history": lambda bucket: bucket.history,
-    "age": lambda bucket: span_ns(bucket.age_max_ns) if bucket.age_max_ns else "good",
+    "age": lambda bucket: kept_for(bucket.age_max_ns),
     "last": lambda bucket: when(bucket.last_time),
     "kind": _kind,
     "description": lambda bucket: bucket.description,
 }
+_LIST: FullList[Bucket] = FullList(
+    title="Buckets",
+    noun="buckets",
+    filtered_by="Filter by name",
+    texts=lambda bucket: [bucket.name],
+    totals=lambda buckets: size(sum(each.bytes for each in buckets)),
+)

@@ -12,7 +12,6 @@ from nicegui.events import UploadEventArguments
 
 from jetstream_console.asking.errors import AskingError, RefusedError
 from jetstream_console.asking.object_stores import (
-    ObjectPage,
     ObjectReader,
     ObjectWriter,
     Store,
@@ -22,13 +21,14 @@ from jetstream_console.asking.object_stores import (
 )
 from jetstream_console.asking.progress import TransferProgress
 from jetstream_console.console import Console
-from jetstream_console.pages.columns import column, link_cells
+from jetstream_console.pages.columns import column
 from jetstream_console.pages.confirming import confirmed
 from jetstream_console.pages.frame import answered, facts, frame, load, refusal, stream_address
 from jetstream_console.pages.progress_bar import ProgressBar
 from jetstream_console.pages.stores import kind_of, object_address
+from jetstream_console.pages.written_rows import WrittenRows
 from jetstream_console.showing.payload import printable
-from jetstream_console.showing.quantities import count, limit, size, span_ns, when
+from jetstream_console.showing.quantities import kept_for, limit, size, when
 
 PAGE = 50
 FILE_BYTES_MAX = 2 << 30
@@ -52,7 +52,7 @@ def show(console: Console, name: str) -> None:
             return
         with place:
             _state(store)
-            ObjectPages(ObjectReader(console.api, store), name)
+            _objects(ObjectReader(console.api, store), name)
             if console.is_writable:
                 with ui.expansion("Upload", icon="upload").classes("w-full"):
                     Uploading(console, store)
@@ -66,54 +66,22 @@ def _state(store: Store) -> None:
         facts(
             {
                 "Size": f"{size(store.bytes)} of {limit(store.bytes_max)}",
-                "Kept for": span_ns(store.age_max_ns) if store.age_max_ns else "good",
+                "Kept for": kept_for(store.age_max_ns),
                 "Kind": kind_of(store),
                 "Description": store.description or "none",
             }
         )
 
 
-class ObjectPages:
-    """Objects, the last written first."""
-
-    def __init__(self, reader: ObjectReader, store: str) -> None:
-        self._reader = reader
-        self._store = store
-        self._page: ObjectPage | None = None
-        with ui.row().classes("items-center gap-4"):
-            self._needle = ui.input("Text in their names").mark("needle")
-            self._needle.on("keydown.enter", self._show_newest)
-            self._shows_gone = ui.checkbox("with deleted ones").mark("shows-gone")
-            ui.button("Show objects", on_click=self._show_newest)
-            older = ui.button("Older", icon="chevron_left", on_click=self._show_older)
-            older.props("flat")
-            self._said = ui.label().mark("objects-said")
-        self._place = ui.column().classes("w-full")
-        load(self._place, self._show_newest)
-
-    async def _show_newest(self) -> None:
-        end = await answered(self._place, self._reader.end(), clears=True)
-        if end is not None:
-            await self._show(end)
-
-    async def _show_older(self) -> None:
-        if self._page is not None and self._page.has_more:
-            await self._show(self._page.start)
-        else:
-            self._said.text = "There are none that were written before."
-
-    async def _show(self, end: int) -> None:
-        asked = self._reader.objects(end, self._needle.value or "", PAGE, self._shows_gone.value)
-        page = await answered(self._place, asked, clears=True)
-        if page is None:
-            return
-        self._page = page
-        more = ", there may be more" if page.has_more else ""
-        self._said.text = f"{count(len(page.objects))} objects{more}"
-        rows = [_row(self._store, each) for each in page.objects]
-        with self._place:
-            table = ui.table(columns=_OBJECTS, rows=rows, row_key="revision")
-            link_cells(table.classes("w-full").mark("object-table"), "name")
+def _objects(reader: ObjectReader, store: str) -> None:
+    WrittenRows(
+        noun="object",
+        search=lambda: ui.input("Text in their names").mark("needle"),
+        columns=_OBJECTS,
+        row=lambda found: _row(store, found),
+        end=reader.end,
+        ask=lambda end, wanted, gone: reader.objects(end, wanted, PAGE, gone),
+    )
 
 
 class Uploading:

@@ -6,14 +6,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from nicegui import ui
-
 from jetstream_console.asking.object_stores import Store, all_stores
 from jetstream_console.console import Console
 from jetstream_console.pages.columns import column
-from jetstream_console.pages.frame import answered, frame, load, refusal
+from jetstream_console.pages.full_list import FullList, SeenRows
 from jetstream_console.pages.paged_table import PagedTable
-from jetstream_console.showing.quantities import count, limit, size, span_ns, when
+from jetstream_console.showing.quantities import count, kept_for, limit, size, when
 
 _COLUMNS = [
     column("name", "Store"),
@@ -48,38 +46,19 @@ def content_address(store: str, place: str, progress: str = "") -> str:
 
 def show(console: Console) -> None:
     """Build the page."""
-    rows: list[Store] = []
-    with frame(console, "Objects"):
-        said = ui.column().classes("w-full")
-        with ui.row().classes("items-center gap-4 w-full"):
-            wanted = ui.input("Filter by name").props("clearable dense").mark("filter")
-            again = ui.button("Look again", icon="refresh").props("flat")
-            totals = ui.label().mark("totals")
-        table = PagedTable(_COLUMNS, _CELLS)
-        table.element.mark("store-table")
 
-    def fill() -> None:
-        needle = (wanted.value or "").lower()
-        seen = [row for row in rows if needle in row.name.lower()]
-        table.fill(seen)
-        totals.text = (
-            f"{count(len(seen))} of {count(len(rows))} stores: "
-            f"{size(sum(each.bytes for each in seen))}"
-        )
+    async def ask() -> SeenRows[Store]:
+        found = await all_stores(console.api)
+        unseen = f"{count(found.unseen)} streams are not looked at; some may be stores."
+        return SeenRows(found.rows, [unseen] if found.unseen else [])
 
-    async def look() -> None:
-        found = await answered(said, all_stores(console.api), clears=True)
-        if found is None:
-            return
-        rows[:] = found.rows
-        if found.unseen:
-            with said:
-                refusal(f"{count(found.unseen)} streams are not looked at; some may be stores.")
-        fill()
+    _LIST.show(console, _table, ask)
 
-    wanted.on_value_change(fill)
-    again.on_click(look)
-    load(said, look)
+
+def _table() -> PagedTable[Store]:
+    table = PagedTable(_COLUMNS, _CELLS)
+    table.element.mark("store-table")
+    return table
 
 
 def kind_of(store: Store) -> str:
@@ -95,8 +74,15 @@ _CELLS: Mapping[str, Callable[[Store], Any]] = {
     "address": lambda store: store_address(store.name),
     "bytes": lambda store: store.bytes,
     "most": lambda store: limit(store.bytes_max),
-    "age": lambda store: span_ns(store.age_max_ns) if store.age_max_ns else "good",
+    "age": lambda store: kept_for(store.age_max_ns),
     "last": lambda store: when(store.last_time),
     "kind": kind_of,
     "description": lambda store: store.description,
 }
+_LIST: FullList[Store] = FullList(
+    title="Objects",
+    noun="stores",
+    filtered_by="Filter by name",
+    texts=lambda store: [store.name],
+    totals=lambda stores: size(sum(each.bytes for each in stores)),
+)

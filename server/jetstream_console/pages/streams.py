@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from nicegui import ui
+from collections.abc import Sequence
 
 from jetstream_console.asking.streams import Stream, all_streams
 from jetstream_console.console import Console
 from jetstream_console.pages.columns import column
-from jetstream_console.pages.frame import answered, frame, load, refusal, stream_address
+from jetstream_console.pages.frame import stream_address
+from jetstream_console.pages.full_list import FullList, SeenRows
 from jetstream_console.pages.paged_table import PagedTable
 from jetstream_console.showing.quantities import count, size, when
 
@@ -27,45 +28,18 @@ _COLUMNS = [
 
 def show(console: Console) -> None:
     """Build the page."""
-    rows: list[Stream] = []
-    with frame(console, "Streams"):
-        said = ui.column().classes("w-full")
-        with ui.row().classes("items-center gap-4 w-full"):
-            wanted = ui.input("Filter by name or subject").props("clearable dense").mark("filter")
-            again = ui.button("Look again", icon="refresh").props("flat")
-            totals = ui.label().mark("totals")
-        table = _table(console)
 
-    def fill() -> None:
-        text = (wanted.value or "").lower()
-        seen = [row for row in rows if text in row.name.lower() or _has_subject(row, text)]
-        table.fill(seen)
-        totals.text = (
-            f"{count(len(seen))} of {count(len(rows))} streams: "
-            f"{count(sum(each.messages for each in seen))} messages, "
-            f"{size(sum(each.bytes for each in seen))}, "
-            f"{count(sum(each.consumer_count for each in seen))} consumers"
-        )
+    async def ask() -> SeenRows[Stream]:
+        found = await all_streams(console.api)
+        refusals = []
+        if found.missing:
+            refusals.append(f"Did not answer: {', '.join(found.missing[:20])}")
+        if found.total > len(found.rows) + len(found.missing):
+            seen, total = count(len(found.rows)), count(found.total)
+            refusals.append(f"Only {seen} of {total} streams are looked at.")
+        return SeenRows(found.rows, refusals)
 
-    async def look() -> None:
-        found = await answered(said, all_streams(console.api), clears=True)
-        if found is None:
-            return
-        rows[:] = found.rows
-        with said:
-            if found.missing:
-                refusal(f"Did not answer: {', '.join(found.missing[:20])}")
-            if found.total > len(found.rows) + len(found.missing):
-                refusal(f"Only {count(len(rows))} of {count(found.total)} streams are looked at.")
-        fill()
-
-    wanted.on_value_change(fill)
-    again.on_click(look)
-    load(said, look)
-
-
-def _has_subject(row: Stream, text: str) -> bool:
-    return any(text in subject.lower() for subject in row.subjects)
+    _LIST.show(console, lambda: _table(console), ask)
 
 
 def _table(console: Console) -> PagedTable[Stream]:
@@ -95,3 +69,20 @@ def _kind(stream: Stream) -> str:
     origin = f"mirror of {stream.origin}" if stream.origin else ""
     sources = f"{stream.source_count} sources" if stream.source_count else ""
     return ", ".join(filter(None, (stream.storage, stream.retention, origin, sources)))
+
+
+def _totals(streams: Sequence[Stream]) -> str:
+    return (
+        f"{count(sum(each.messages for each in streams))} messages, "
+        f"{size(sum(each.bytes for each in streams))}, "
+        f"{count(sum(each.consumer_count for each in streams))} consumers"
+    )
+
+
+_LIST: FullList[Stream] = FullList(
+    title="Streams",
+    noun="streams",
+    filtered_by="Filter by name or subject",
+    texts=lambda stream: [stream.name, *stream.subjects],
+    totals=_totals,
+)

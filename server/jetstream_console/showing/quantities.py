@@ -59,3 +59,8 @@ def span_ns(nanoseconds: int) -> str:
         if whole >= length:
             return f"{whole // length} {name} {whole % length // part} {smaller}"
     return f"{whole // 60} m {whole % 60} s"
+
+
+def kept_for(nanoseconds: int) -> str:
+    """Return after which time something goes; 0 is never."""
+    return span_ns(nanoseconds) if nanoseconds else "good"

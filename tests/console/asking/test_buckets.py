@@ -25,7 +25,7 @@ from nats.js.api import StreamSource
 
 
 def keys(page) -> list[str]:
-    return [entry.key for entry in page.entries]
+    return [entry.key for entry in page.rows]
 
 
 async def reader_of(world, name: str) -> EntryReader:
@@ -69,8 +69,8 @@ def test_every_key_is_on_one_page_with_its_newest_entry(written, count, shows_go
         found: list[Entry] = []
         while True:
             page = await reader.keys(end, count=count, shows_gone=shows_gone)
-            assert len(page.entries) <= count
-            found += page.entries
+            assert len(page.rows) <= count
+            found += page.rows
             if not page.has_more:
                 break
             assert page.start < end
@@ -126,12 +126,12 @@ def test_the_buckets_of_an_account_and_their_keys(run, connected, name):
                 assert sorted(keys(first) + keys(second)) == sorted(
                     ["other", *(f"k.{number}" for number in range(59))]
                 )
-                gone = (await reader.keys(end, "k.59", shows_gone=True)).entries
+                gone = (await reader.keys(end, "k.59", shows_gone=True)).rows
                 assert [each.gone for each in gone] == ["deleted"]
                 assert keys(await reader.keys(end, "other")) == ["other"]
                 assert keys(await reader.keys(end, "none.>")) == []
                 past = await reader.history("k.3", end)
-                assert [each.message.payload for each in past.entries] == [b"again", b"3"]
+                assert [each.message.payload for each in past.rows] == [b"again", b"3"]
                 assert (await reader.at("k.3", 4)).message.payload == b"3"
                 with pytest.raises(RefusedError, match="of another key"):
                     await reader.at("k.3", 5)
@@ -163,9 +163,9 @@ def test_what_was_changed_meanwhile_is_not_written_over(run, connected, name):
             assert await writer.delete("a/b=c", 3) == 4
             assert (await reader.latest("a/b=c")).gone == "deleted"
             assert await writer.create("a/b=c", b"5") == 5
-            assert len((await reader.history("a/b=c", 6)).entries) == 5
+            assert len((await reader.history("a/b=c", 6)).rows) == 5
             assert await writer.purge("a/b=c", 5) == 6
-            [left] = (await reader.history("a/b=c", 7)).entries
+            [left] = (await reader.history("a/b=c", 7)).rows
             assert left.gone == "purged"
             assert await writer.put("a/b=c", bytes(range(256))) == 7
             assert (await other.get("a/b=c")).value == bytes(range(256))
@@ -204,8 +204,8 @@ def test_keys_that_are_not_utf_8_and_values_of_many_megabytes(run, connected, na
                 await made.put(f"large{number}", bytes(8 << 20 >> 1) * 2)
             reader = await reader_of(world, name)
             page = await reader.keys(await reader.end())
-            assert keys(page)[0] == "large2" and len(page.entries) < 3 and page.has_more
-            [odd] = (await reader.keys(2)).entries
+            assert keys(page)[0] == "large2" and len(page.rows) < 3 and page.has_more
+            [odd] = (await reader.keys(2)).rows
             assert (odd.key, odd.message.payload) == ("�.<b>", b"hi")
             assert (await reader.at(odd.key, 1)) == odd
 

@@ -53,17 +53,17 @@ def test_the_stores_of_an_account_and_their_objects(run, connected, name):
             assert (rows[0].description, rows[0].origin, rows[1].origin) == ("<b>", "", name)
             reader = await reader_of(world, name)
             first = await reader.objects(await reader.end())
-            assert [each.name for each in first.objects[:2]] == [
+            assert [each.name for each in first.rows[:2]] == [
                 "file 3/<b>.txt",
                 "file 53/<b>.txt",
             ]
-            assert first.objects[0].info.size == 5 and first.has_more
+            assert first.rows[0].info.size == 5 and first.has_more
             second = await reader.objects(first.start)
-            names = {each.name for each in (*first.objects, *second.objects)}
-            assert len(names) == 54 and len(second.objects) == 4
+            names = {each.name for each in (*first.rows, *second.rows)}
+            assert len(names) == 54 and len(second.rows) == 4
             page = await reader.objects(await reader.end(), "FILE 54", shows_gone=True)
-            assert [each.is_gone for each in page.objects] == [True]
-            assert (await reader.find(first.objects[0].place)) == first.objects[0]
+            assert [each.is_gone for each in page.rows] == [True]
+            assert (await reader.find(first.rows[0].place)) == first.rows[0]
             assert await read(reader, "file 3/<b>.txt") == b"again"
             assert await reader.find_named("none") is None
             with pytest.raises(RefusedError, match="mirror"):
@@ -189,7 +189,7 @@ def test_what_describes_no_object_is_shown_as_such(run, connected, name):
             await world.js.publish(f"$O.{name}.M.not-base64", b"\xff")
             reader = await reader_of(world, name)
             page = await reader.objects(await reader.end())
-            odd, bad = page.objects
+            odd, bad = page.rows
             assert (odd.info, odd.name, bad.name) == (None, "not-base64", place_of("bad"))
             assert "cannot be read" in bad.words
             with pytest.raises(RefusedError, match="cannot be deleted as an object"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta, timezone
 
-from jetstream_console.showing.quantities import count, limit, rate, size, span_ns, when
+from jetstream_console.showing.quantities import count, kept_for, limit, rate, size, span_ns, when
 
 
 def test_numbers_and_sizes():
@@ -44,3 +44,7 @@ def test_spans_have_two_units():
         "1 d 1 h",
         "never",
     ]
+
+
+def test_what_never_goes_is_kept_for_good():
+    assert (kept_for(0), kept_for(90 * 10**9)) == ("good", "1 m 30 s")
