@@ -8,7 +8,6 @@ that.
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
@@ -33,6 +32,8 @@ from jetstream_server.node.publishing import MESSAGES_OF_TURN_MAX
 from jetstream_server.store.disk.commit import GroupCommit
 from jetstream_server.store.disk.disk import OsDisk
 from jetstream_server.store.vault import FileVault
+
+from tests.traced_lines import lines_of
 
 NOW = 1_700_000_000 * SECOND
 OPTIONS = ServerOptions(server_name="n1")
@@ -106,23 +107,6 @@ def frames(*requests: Any) -> bytes:
         text = body if isinstance(body, bytes) else json.dumps(body).encode()
         said.append(b"PUB $JS.API.%b r %d\r\n%b\r\n" % (verb.encode(), len(text), text))
     return b"".join(said)
-
-
-def lines_of(act: Callable[[], object]) -> int:
-    """Count the lines of Python that something carries out."""
-    count = 0
-
-    def trace(frame: Any, event: str, argument: object) -> Any:
-        nonlocal count
-        count += event == "line"
-        return trace
-
-    sys.settrace(trace)
-    try:
-        act()
-    finally:
-        sys.settrace(None)
-    return count
 
 
 @pytest.fixture

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import itertools
-import sys
 from random import Random
-from types import FrameType
-from typing import Any
 
 import pytest
 from jetstream_server.core.pattern_tree import (
@@ -17,6 +14,8 @@ from jetstream_server.core.pattern_tree import (
 )
 from jetstream_server.core.steps import InSteps, without_pauses
 from jetstream_server.core.subject import is_valid_subject, matches, overlaps
+
+from tests.traced_lines import lines_of
 
 TOKENS = [b"a", b"b", b"c", b"*", b"*", b">", b""]
 
@@ -79,22 +78,16 @@ def test_many_with_stars_are_told_apart_where_they_write_something_out():
 def longest_step(steps: InSteps[object]) -> int:
     """Return how many lines of this package the longest of some steps carries out."""
     longest, is_over = 0, False
-    while not is_over:
-        count = 0
 
-        def trace(frame: FrameType, event: str, argument: object) -> Any:
-            nonlocal count
-            count += event == "line"
-            return trace
-
-        sys.settrace(trace)
+    def step() -> None:
+        nonlocal is_over
         try:
             next(steps)
         except StopIteration:
             is_over = True
-        finally:
-            sys.settrace(None)
-        longest = max(longest, count)
+
+    while not is_over:
+        longest = max(longest, lines_of(step))
     return longest
 
 
