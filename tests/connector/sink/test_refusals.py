@@ -63,7 +63,7 @@ def test_what_no_row_is_at_fault_for() -> None:
         (503, 0, "nobody", "Create a stream"),
         (503, 10077, "maximum messages exceeded", "raise its limits"),
         (503, 10077, "no space left on device", "log and /healthz"),
-        (409, 10158, "duplicate message id is in process", "set outageTimeout longer than"),
+        (409, 10158, "duplicate message id is in process", "Set outageTimeout longer than"),
         (400, 10054, "message size exceeds maximum allowed", "max_msg_size"),
         (400, 99999, "something new", r"99999\)\.$"),
     ],
