@@ -70,6 +70,7 @@ WHOLE = {
     "test_import_diet",
     "test_odd_names",
     "test_postponed_requests",
+    "test_running_queries",
     "test_two_tabs",
 }
 

@@ -72,6 +72,11 @@ class QueryRuns:
     rows: tuple[QueryRun, ...]
     words: tuple[str, ...]
 
+    def named(self, query: str) -> str:
+        """Return a query's id, behind the name that its newest run has if that is known."""
+        names = [each.name for each in self.rows if each.query == query and each.name]
+        return f"{names[0]} ({query})" if names else query
+
     def last_error(self, query: str) -> str:
         """Return the first line of why a query failed last; empty if it is not known to have."""
         errors = [each.error for each in self.rows if each.query == query and each.error]

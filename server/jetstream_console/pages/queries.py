@@ -142,9 +142,7 @@ class Parts:
         if folder:
             asked = checkpoints_in(self._console.api, folder)
             found = await answered(self._reads_words, asked, clears=True)
-            self._reads.rows = [
-                _read(each, self._runs.last_error(each.query)) for each in found or ()
-            ]
+            self._reads.rows = [_read(each, self._runs) for each in found or ()]
 
     async def _look_at_writes(self) -> bool:
         """Show what is known of the ledger by now; return whether there is more to read."""
@@ -153,7 +151,7 @@ class Parts:
             return False
         self._read_so_far.value = found.share
         self._read_so_far.set_visibility(found.share < 1)
-        self._writes.rows = [_write(each) for each in found.rows]
+        self._writes.rows = [_write(each, self._runs) for each in found.rows]
         if found.is_cut:
             with self._writes_words:
                 refusal("The ledger holds more than is looked at here.")
@@ -182,13 +180,14 @@ def _table(columns: list[dict[str, Any]], mark: str) -> ui.table:
     return table
 
 
-def _read(row: QueryPosition, last_error: str) -> dict[str, Any]:
+def _read(row: QueryPosition, runs: QueryRuns) -> dict[str, Any]:
+    last_error = runs.last_error(row.query)
     failed = f"failed last with {text_without_secrets(last_error)}" if last_error else ""
     return {
         "key": f"{row.folder} {row.stream}",
         "stream": printable(row.stream),
         "address": stream_address(row.stream),
-        "query": printable(row.query),
+        "query": printable(runs.named(row.query)),
         "batch": row.batch,
         "next": row.next,
         "lag": row.lag,
@@ -211,13 +210,13 @@ def _run(row: QueryRun) -> dict[str, Any]:
     }
 
 
-def _write(row: LedgerWrite) -> dict[str, Any]:
+def _write(row: LedgerWrite, runs: QueryRuns) -> dict[str, Any]:
     return {
         "key": f"{row.kind} {row.name} {row.stream}",
         "stream": printable(row.stream),
         "address": stream_address(row.stream),
         "kind": row.kind,
-        "name": printable(row.name),
+        "name": printable(runs.named(row.name) if row.kind == "query" else row.name),
         "batch": row.batch,
         "rows": row.rows,
         "rate": row.rate,

@@ -72,6 +72,7 @@ def test_a_log_is_read_while_it_grows(run, tmp_path, packed):
         found = await logs.look()
         assert [each.run for each in found.rows] == ["2", "1"] and found.words == ()
         assert found.last_error("q") == "org.Exception: no"
+        assert (found.named("q"), found.named("p")) == ("shop (q)", "p")
         log.write_bytes(first + second + again + wrapped(ended("2")))
         found = await logs.look()
         assert [(each.run, each.has_ended) for each in found.rows] == [("2", True), ("1", True)]

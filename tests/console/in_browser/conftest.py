@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -109,3 +111,10 @@ def press(page: Page, what: Locator, key: str) -> None:
     expect(what).to_be_visible()
     what.focus()
     page.keyboard.press(key)
+
+
+def picture(page: Page, name: str) -> None:
+    """Take a picture, if pictures are wanted."""
+    if folder := os.environ.get("CONSOLE_SCREENSHOTS"):
+        page.wait_for_timeout(700)  # what moves has come to rest
+        page.screenshot(path=Path(folder) / f"{name}.png")

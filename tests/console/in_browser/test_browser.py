@@ -7,17 +7,16 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from nats.aio.client import Client
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, expect
 
 from tests.connector.command.conftest import MadeCheckpoint, line
 from tests.console.conftest import Served
-from tests.console.in_browser.conftest import TELEPHONE, Visit, apart, press
+from tests.console.in_browser.conftest import TELEPHONE, Visit, apart, picture, press
 from tests.console.test_cli import end, get, start
 
 EVIL = "<img src=x onerror=alert(1)>"
@@ -70,13 +69,6 @@ def address(
 def visit(visiting: Callable[[str], Visit], address: str) -> Visit:
     """Open a page of the console."""
     return visiting(address)
-
-
-def picture(page: Page, name: str) -> None:
-    """Take a picture, if pictures are wanted."""
-    if folder := os.environ.get("CONSOLE_SCREENSHOTS"):
-        page.wait_for_timeout(700)  # what moves has come to rest
-        page.screenshot(path=Path(folder) / f"{name}.png")
 
 
 def test_from_the_overview_to_a_message(visit: Visit) -> None:
@@ -203,11 +195,10 @@ def test_what_is_written_and_told_is_seen_by_keyboard_in_the_light_on_a_telephon
     expect(page.get_by_text('"type": "io.nats.jetstream.advisory.v1.api_audit"')).to_be_visible()
 
 
-def test_pictures_of_what_spark_does_and_the_server_is(visit: Visit) -> None:
+def test_pictures_of_a_bucket_and_what_the_server_is(visit: Visit) -> None:
     page = visit.page
     for path, words, name in (
         ("/buckets/SETTINGS", "colour/b", "bucket"),
-        ("/queries", "shop", "spark"),
         ("/server", '"server_id"', "server"),
     ):
         page.goto(path)
