@@ -29,11 +29,13 @@ from jetstream_server.protocol import headers
 
 from tests.attack.acts import Act, Ears, Publish, fast_batch_of, is_of_fast_batch
 from tests.attack.grammar import COMPARED, FEATURES, sequence
-from tests.attack.process import Process, resident_bytes, running
+from tests.attack.process import PATIENCE_SECONDS, Process, resident_bytes, running
 from tests.attack.world import FoundError, attack
 
 # Of a hundred seeds: by sockets, and of these beside the genuine server.
 BY_SOCKETS, BESIDE = 4, 2
+# A difference counts if it shows each time, also where slow answers are waited for longer.
+PATIENCES_SECONDS = (PATIENCE_SECONDS, 4 * PATIENCE_SECONDS, 16 * PATIENCE_SECONDS)
 _BLOCK_READ_AS_BODY_MAX = 2
 _PURGE_FAILED = errors.STREAM_PURGE_FAILED("").err_code
 _PURGED_UP_TO = re.compile(rb'"seq": *(\d{1,20})')
@@ -48,16 +50,17 @@ class Attack:
     Attributes:
         found: how often something was found, by its last line.
         differences: how often the servers answered differently: to what, and how; an example.
+        passing: seeds whose difference did not show again.
     """
 
     def __init__(self, folder: Path, stack: ExitStack) -> None:
         self._folder = folder
         self._stack = stack
         self._ours: Process | None = None
-        self._theirs: Process | None = None
         self.inputs, self.slowest, self.late = 0, 0.0, 0.0
         self.found: Counter[str] = Counter()
         self.differences: Counter[Answered] = Counter()
+        self.passing: list[int] = []
         self._examples: dict[Answered, int] = {}
 
     def run(self, seed: int) -> None:
@@ -80,7 +83,7 @@ class Attack:
             told = str(error) if self.found[cause] == 1 else f"again: {cause}"
             print(f"seed {seed}: {told}\n", flush=True)
             self._stack.close()
-            self._ours = self._theirs = None
+            self._ours = None
 
     def _process(self) -> Process:
         if self._ours is None:
@@ -94,25 +97,32 @@ class Attack:
         self.late = max(self.late, server.check())
 
     def _beside(self, seed: int) -> None:
-        if self._theirs is None:
-            self._theirs = self._stack.enter_context(running(["nats-server"]))
-        ours, theirs = self._process(), self._theirs
         acts = comparable(sequence(seed, {feature: FEATURES[feature] for feature in COMPARED}))
-        for server in (ours, theirs):
-            server.begin()
-            self._do(server, acts)
-        for act in acts:
-            if isinstance(act, Publish) and isinstance(act.reply, bytes):
-                if not is_same_question(act.reply, ours.ears, theirs.ears):
-                    continue
-                answers = [each.ears.errors.get(act.reply) for each in (ours, theirs)]
-                if answers[0] != answers[1]:
-                    if is_on_purpose(act, ours.ears, theirs.ears):
-                        break
-                    answered = (_kind(act), *answers)
-                    self.differences[answered] += 1  # type: ignore[index]
-                    self._examples.setdefault(answered, seed)
-                    break  # what comes after it may come of it
+        found = [self._difference(acts, PATIENCES_SECONDS[0])]
+        for patience_seconds in PATIENCES_SECONDS[1:]:
+            if found[0] is not None and found[-1] == found[0]:
+                found.append(self._difference(acts, patience_seconds))
+        if found[0] is None:
+            return
+        if found[-1] != found[0]:
+            self.passing.append(seed)
+            return
+        self.differences[found[0]] += 1
+        self._examples.setdefault(found[0], seed)
+
+    def _difference(self, acts: list[Act], patience_seconds: float) -> Answered | None:
+        """Return what two servers that are just started answer differently first."""
+        with (
+            running(patience_seconds=patience_seconds) as ours,
+            running(["nats-server"], patience_seconds) as theirs,
+        ):
+            for server in (ours, theirs):
+                for act in acts:
+                    server.do(act)
+                server.rest()
+                self.late = max(self.late, server.check())
+            self.inputs += len(acts)
+            return first_difference(acts, ours.ears, theirs.ears)
 
     def report(self) -> None:
         """Say where the servers differ."""
@@ -125,6 +135,8 @@ class Attack:
             ]
             example = self._examples[answered]
             print(f"{count:5} {what}: ours {said[0]}, genuine {said[1]}; seed {example}")
+        if self.passing:
+            print(f"{len(self.passing):5} did not show again: seeds {self.passing}")
 
 
 def comparable(acts: list[Act]) -> list[Act]:
@@ -137,6 +149,20 @@ def comparable(acts: list[Act]) -> list[Act]:
             isinstance(act, Publish) and isinstance(act.reply, bytes) and is_own_subject(act.reply)
         )
     ]
+
+
+def first_difference(acts: list[Act], ours: Ears, theirs: Ears) -> Answered | None:
+    """Return to what the first answers are that differ, and how; None if none do, or if they are
+    known to. What comes after them may come of them."""
+    for act in acts:
+        if not isinstance(act, Publish) or not isinstance(act.reply, bytes):
+            continue
+        if not is_same_question(act.reply, ours, theirs):
+            continue
+        answers = ours.errors.get(act.reply), theirs.errors.get(act.reply)
+        if answers[0] != answers[1]:
+            return None if is_on_purpose(act, ours, theirs) else (_kind(act), *answers)
+    return None
 
 
 def is_same_question(reply: bytes, ours: Ears, theirs: Ears) -> bool:

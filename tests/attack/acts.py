@@ -6,6 +6,7 @@ named by a `Heard`, and looked up in what this server has said.
 
 from __future__ import annotations
 
+import json
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -164,9 +165,7 @@ class Ears:
         elif payload.startswith(_STALLING) and is_of_fast_batch(subject):
             self.stalled.add(fast_batch_of(subject))
         if subject.startswith(b"_INBOX.r"):
-            code = payload.find(b'"err_code":')
-            digits = payload[code + 11 : code + 16] if code >= 0 else b""
-            self.errors.setdefault(subject, int(digits) if digits.isdigit() else 0)
+            self.errors.setdefault(subject, _error_of(payload))
 
     def _note(self, subject: bytes) -> None:
         for prefix, kind in _PREFIXES.items():
@@ -188,6 +187,16 @@ class Ears:
             return b"$JS.ACK.S0.C0.1.1.1.1.1" if wanted.kind != "chunk" else b""
         data = kept[wanted.number % len(kept)]
         return broken_chunk(data, wanted) if wanted.kind == "chunk" else broken(data, wanted)
+
+
+def _error_of(payload: bytes) -> int:
+    """Return the number of the error that an answer is, 0 if it is none. Those that it tells of,
+    as an origin that a stream cannot copy from just now, come and go."""
+    try:
+        error = json.loads(payload)["error"]["err_code"] if b'"err_code"' in payload else 0
+    except (KeyError, TypeError, ValueError, RecursionError):
+        return 0
+    return error if isinstance(error, int) else 0
 
 
 def is_of_fast_batch(reply: bytes) -> bool:

@@ -35,7 +35,7 @@ from tests.attack.world import CONFIG, USERS, VARIANTS, FoundError
 from tests.parity.server_process import ServerProcess, bundled_command
 
 ANSWER_SECONDS = 30.0
-# How long an answer that may never come is waited for.
+# How long an answer that may never come is waited for, unless somebody doubts what was found.
 PATIENCE_SECONDS = 0.15
 PASSED_SECONDS_MAX = 0.02
 # What a sequence may leave a server with; an idle one holds a quarter of it.
@@ -44,6 +44,7 @@ _MORE = """
 http: "127.0.0.1:-1"
 websocket {{ listen: "127.0.0.1:-1", no_tls: true, compression: true }}
 """
+_RELOADED = ("Reloaded server configuration", "Failed to reload", "reload failed")
 _COMPLAINTS = ("Traceback", "[FTL]", "internal error", "incident", "  File ", "panic")
 
 
@@ -101,10 +102,14 @@ class Process:
 
     Args:
         command: how it is started; the bundled server without.
+        patience_seconds: how long an answer that may never come is waited for.
     """
 
-    def __init__(self, command: list[str] | None = None) -> None:
+    def __init__(
+        self, command: list[str] | None = None, patience_seconds: float = PATIENCE_SECONDS
+    ) -> None:
         self.is_genuine = command is not None
+        self._patience_seconds = patience_seconds
         self.server = ServerProcess(command or bundled_command())
         self.ears = Ears()
         self.lines: list[Line] = []
@@ -134,8 +139,11 @@ class Process:
         )
         said = b"CONNECT %b\r\n" % (connect or usual)
         if not connect:
-            said += b"SUB _INBOX.> 1\r\nSUB chunks 2\r\nSUB push.> 3\r\n"
-        return Line(self.server.port, said)
+            said += b"SUB _INBOX.> 1\r\nSUB chunks 2\r\nSUB push.> 3\r\nPING\r\n"
+        line = Line(self.server.port, said)
+        if not connect:  # others speak only when it listens, unless it was refused
+            line.until(b"PONG\r\n", ANSWER_SECONDS)
+        return line
 
     def begin(self) -> None:
         """Begin a sequence: nothing is there, and nothing was heard."""
@@ -183,7 +191,7 @@ class Process:
     def _publish(self, act: Publish) -> None:
         line = self._speaker(act.who)
         line.say(frame(act, self.ears))
-        deadline = time.monotonic() + PATIENCE_SECONDS
+        deadline = time.monotonic() + self._patience_seconds
         if isinstance(act.reply, bytes) and act.reply.startswith(b"_INBOX.r"):
             while act.reply not in self.ears.errors and time.monotonic() < deadline:
                 line.read(0.01)
@@ -211,7 +219,28 @@ class Process:
         file.write_text(self._config(number))
         process = self.server.process
         assert process is not None
+        before = self._last_reload()
         os.kill(process.pid, signal.SIGHUP)
+        # Who comes meanwhile may be sent away: the genuine server takes users out and in again.
+        deadline = time.monotonic() + ANSWER_SECONDS
+        while self._last_reload() == before and time.monotonic() < deadline:
+            if process.poll() is not None:
+                return
+            time.sleep(0.002)
+
+    def _last_reload(self) -> str:
+        """Return the last line of the log that says that a reload is over."""
+        told = [line for line in [*self.server.log] if any(each in line for each in _RELOADED)]
+        return told[-1] if told else ""
+
+    def rest(self) -> None:
+        """Hear what comes late, until nothing comes any more."""
+        deadline = time.monotonic() + self._patience_seconds
+        while time.monotonic() < deadline:
+            for line in self.lines:
+                if line.read(0.01):
+                    deadline = time.monotonic() + self._patience_seconds
+                self._hear(line)
 
     def check(self) -> float:
         """Return how long a new client waits for a PONG, in seconds.
@@ -234,7 +263,8 @@ class Process:
         client.close()
         if self.is_genuine:
             return took
-        told = [line for line in self.server.log if any(mark in line for mark in _COMPLAINTS)]
+        log = [*self.server.log]  # which a thread writes
+        told = [line for line in log if any(mark in line for mark in _COMPLAINTS)]
         if told:
             raise FoundError("it complains:\n" + "".join(told[:40]))
         contained = json.loads(self._view("/varz")).get("contained_incidents")
@@ -252,9 +282,11 @@ def resident_bytes(process: int | str = "self") -> int:
 
 
 @contextlib.contextmanager
-def running(command: list[str] | None = None) -> Iterator[Process]:
+def running(
+    command: list[str] | None = None, patience_seconds: float = PATIENCE_SECONDS
+) -> Iterator[Process]:
     """Give a server process, which ends afterwards."""
-    process = Process(command)
+    process = Process(command, patience_seconds)
     try:
         yield process
     finally:

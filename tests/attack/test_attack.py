@@ -6,15 +6,19 @@ long run.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
+import shutil
 import tempfile
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
+from tests.attack import __main__ as attacks
 from tests.attack import process
-from tests.attack.__main__ import comparable, is_on_purpose, is_same_question
+from tests.attack.__main__ import Attack, comparable, is_on_purpose, is_same_question
 from tests.attack.acts import Crash, Ears, Heard, Join, Look, Pass, Publish, Reload, Say, Web, frame
 from tests.attack.draws import RAW
 from tests.attack.grammar import FEATURES, sequence
@@ -137,9 +141,17 @@ def test_what_was_heard_is_said_again_with_tokens_broken():
         == b"PUB $JS.ACK.S0.C0.\xff.2 r 4\r\n+ACK\r\n"
     )
     assert ears.errors == {b"_INBOX.r1": 0}
-    whole = b'MSG _INBOX.r2 1 18\r\n{"err_code":10059}\r\n'
+    whole = b'MSG _INBOX.r2 1 28\r\n{"error":{"err_code":10059}}\r\n'
     assert ears.hear(whole[:-5]) == 0 and ears.hear(whole) == len(whole)
     assert ears.errors[b"_INBOX.r2"] == 10059
+
+
+def test_an_error_that_an_answer_tells_of_is_none_of_it():
+    """What a source last heard of its origin depends on when it was asked."""
+    ears, answers = Ears(), (b'{"sources":[{"error":{"err_code":10082}}]}', b'{"err_code":', b"[]")
+    for number, answer in enumerate(answers):
+        ears.hear(b"MSG _INBOX.r%d 1 %d\r\n%b\r\n" % (number, len(answer), answer))
+    assert set(ears.errors.values()) == {0} and len(ears.errors) == len(answers)
 
 
 @pytest.mark.parametrize(
@@ -217,3 +229,65 @@ def test_what_differs_on_purpose_is_no_finding():
 def test_both_servers_are_told_what_both_take():
     told = [Publish(0, b"s", reply) for reply in (b"_INBOX.r1", b"$JSC.R.x", b"$JS.M.x", b"")]
     assert comparable([*told, Look("/varz")]) == [told[0], told[3], Look("/varz")]
+
+
+class StandIn:
+    """A server that answers each request with one number."""
+
+    def __init__(self, number):
+        self.ears = Ears()
+        self._number = number
+
+    def do(self, act):
+        if isinstance(act, Publish) and isinstance(act.reply, bytes):
+            self.ears.errors[act.reply] = self._number
+
+    def rest(self):
+        """Have nothing more to say."""
+
+    def check(self):
+        return 0.0
+
+
+@pytest.mark.parametrize(
+    ("answered", "is_told"), [([0, 0, 0], True), ([0, 10059], False), ([10059], None)]
+)
+def test_a_difference_counts_if_it_shows_each_time_between_new_servers(
+    monkeypatch, answered, is_told
+):
+    """What other sequences left in a server would be in one, and not in the other."""
+    started = []
+
+    @contextlib.contextmanager
+    def running(command=None, patience_seconds=0.0):
+        started.append((command is None, patience_seconds))
+        yield StandIn(answered[len(started) // 2] if command is None else 10059)
+
+    monkeypatch.setattr(attacks, "running", running)
+    monkeypatch.setattr(attacks, "is_on_purpose", lambda *given: False)
+    monkeypatch.setattr(shutil, "which", lambda name: name)
+    with ExitStack() as stack:
+        attack = Attack(Path(), stack)
+        attack.run(0)
+        assert started == [
+            (is_ours, seconds)
+            for seconds in attacks.PATIENCES_SECONDS[: len(answered)]
+            for is_ours in (True, False)
+        ]
+        assert attack.differences.total() == (is_told is True)
+        assert attack.passing == ([0] if is_told is False else [])
+
+
+def check_that_reloads_are_awaited(command):
+    with running(command) as server:
+        for number, most in 5 * ((1, 2048), (0, 4096)):
+            server.do(Reload(number))
+            assert json.loads(server._view("/varz"))["max_control_line"] == most
+
+
+def test_what_comes_after_a_reload_meets_what_was_loaded():
+    check_that_reloads_are_awaited(None)
+
+
+def test_what_comes_after_a_reload_of_the_genuine_server_meets_what_was_loaded(genuine_binary):
+    check_that_reloads_are_awaited([genuine_binary])
