@@ -4,6 +4,7 @@ Whoever calls has counted the room first: two passes, one to measure and one to 
 than a buffer that grows.
 """
 
+from libc.stdint cimport int64_t
 from libc.string cimport memcpy
 
 ctypedef unsigned long long u64
@@ -36,6 +37,18 @@ cdef inline char* put_number(char* at, u64 number) noexcept nogil:
         digit[-2] = <char>(48 + number // 10)
     digit[-1] = <char>(48 + number % 10)
     return end
+
+
+cdef inline int signed_digit_count(int64_t number) noexcept nogil:
+    """Return how many digits a number has, and a minus sign if there is one."""
+    return digit_count(number) if number >= 0 else 1 + digit_count(-<u64>number)
+
+
+cdef inline char* put_signed(char* at, int64_t number) noexcept nogil:
+    if number >= 0:
+        return put_number(at, number)
+    at[0] = c"-"
+    return put_number(at + 1, -<u64>number)
 
 
 cdef inline char* put_bytes(char* at, const char* source, Py_ssize_t length) noexcept nogil:

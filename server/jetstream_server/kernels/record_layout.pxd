@@ -4,6 +4,7 @@ With them what the genuine server would account a record with, see `records/pure
 kernels that encode frames read a record.
 """
 
+from cpython cimport array
 from libc.stdint cimport int64_t, uint16_t, uint32_t
 from libc.string cimport memcpy
 
@@ -50,6 +51,32 @@ cdef inline bint read_record(
     record.header_bytes = header_bytes
     record.payload_bytes = <Py_ssize_t>length - PREFIX_BYTES - subject_bytes - header_bytes
     return record.payload_bytes >= 0 and position + length <= <u64>block_bytes
+
+
+cdef struct Block:
+    const char* start
+    Py_ssize_t size
+    const u64* wide_positions  # of its records; NULL when they are narrow
+    const unsigned int* narrow_positions
+
+
+cdef inline void fill_block(Block* block, const Py_buffer* view, array.array positions) noexcept:
+    """Have `block` lead to the records of a buffer; whoever calls keeps both alive."""
+    block.start, block.size = <const char*>view.buf, view.len
+    block.wide_positions = NULL
+    if positions.itemsize == sizeof(u64):
+        block.wide_positions = <const u64*>positions.data.as_ulonglongs
+    block.narrow_positions = positions.data.as_uints
+
+
+cdef inline bint read_numbered(const Block* block, Py_ssize_t index, Record* record) noexcept nogil:
+    """Fill `record` with the one of a number; False when it is not wholly inside the block."""
+    cdef u64 position
+    if block.wide_positions != NULL:
+        position = block.wide_positions[index]
+    else:
+        position = block.narrow_positions[index]
+    return read_record(block.start, block.size, position, record)
 
 
 cdef inline Py_ssize_t kept_bytes(const Record* record) noexcept nogil:

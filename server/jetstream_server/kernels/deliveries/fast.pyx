@@ -8,22 +8,31 @@ on would not be safe.
 from cpython cimport array
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from libc.stdint cimport int64_t
 
-from jetstream_server.kernels.digits cimport digit_count, put_bytes, put_number, u64
-from jetstream_server.kernels.record_layout cimport Record, read_record
+from jetstream_server.kernels.digits cimport (
+    digit_count,
+    put_bytes,
+    put_number,
+    put_signed,
+    signed_digit_count,
+    u64,
+)
+from jetstream_server.kernels.frame_parts cimport put_payload, put_sizes
+from jetstream_server.kernels.record_layout cimport (
+    VERSION_LINE_BYTES,
+    Block,
+    Record,
+    fill_block,
+    read_numbered,
+)
 
 cdef enum:
-    VERSION_LINE_BYTES = 10  # NATS/1.0 CR LF
     SIZE_LINE_BYTES = 15  # up to its number
 
 cdef struct Batch:
-    const char* block
-    Py_ssize_t block_bytes
-    const u64* wide_positions  # NULL when they are narrow
-    const unsigned int* narrow_positions
+    Block block
     const u64* sequences
-    Py_ssize_t records  # how many there are in these three
+    Py_ssize_t records  # how many there are in both
     Py_ssize_t start
     const u64* picks  # NULL for all from `start` on
     Py_ssize_t count
@@ -36,27 +45,6 @@ cdef struct Batch:
     bint headers_only
     const char* extra
     Py_ssize_t extra_bytes
-
-
-cdef inline bint _read(const Batch* batch, Py_ssize_t index, Record* record) noexcept nogil:
-    """Fill `record`; False when it is not wholly inside the block."""
-    cdef u64 position
-    if batch.wide_positions != NULL:
-        position = batch.wide_positions[index]
-    else:
-        position = batch.narrow_positions[index]
-    return read_record(batch.block, batch.block_bytes, position, record)
-
-
-cdef inline int _signed_digits(int64_t number) noexcept nogil:
-    return digit_count(number) if number >= 0 else 1 + digit_count(-<u64>number)
-
-
-cdef inline char* _put_signed(char* at, int64_t number) noexcept nogil:
-    if number >= 0:
-        return put_number(at, number)
-    at[0] = c"-"
-    return put_number(at + 1, -<u64>number)
 
 
 cdef inline Py_ssize_t _index(const Batch* batch, Py_ssize_t ordinal) noexcept nogil:
@@ -107,12 +95,12 @@ cdef Py_ssize_t _measure(const Batch* batch) noexcept nogil:
     cdef Py_ssize_t ordinal, index, body_bytes, block_bytes, room = 0
     for ordinal in range(batch.count):
         index = _index(batch, ordinal)
-        if index < 0 or not _read(batch, index, &record):
+        if index < 0 or not read_numbered(&batch.block, index, &record):
             return -1
         room += 4 + record.subject_bytes + batch.middle_bytes
         room += digit_count(batch.sequences[index]) + 1
         room += digit_count(batch.consumer_seq + <u64>(index - batch.start)) + 1
-        room += _signed_digits(record.timestamp) + 1 + digit_count(_left(batch, index)) + 1
+        room += signed_digit_count(record.timestamp) + 1 + digit_count(_left(batch, index)) + 1
         body_bytes = 0 if batch.headers_only else record.payload_bytes
         block_bytes = _block_bytes(batch, &record)
         if block_bytes:
@@ -145,7 +133,7 @@ cdef void _write(const Batch* batch, char* at) noexcept nogil:
     cdef Py_ssize_t ordinal, index, payload_bytes, block_bytes
     for ordinal in range(batch.count):
         index = _index(batch, ordinal)
-        if not _read(batch, index, &record):
+        if not read_numbered(&batch.block, index, &record):
             return  # it cannot be: this one was measured
         block_bytes = _block_bytes(batch, &record)
         payload_bytes = 0 if batch.headers_only else record.payload_bytes
@@ -156,21 +144,13 @@ cdef void _write(const Batch* batch, char* at) noexcept nogil:
         at = put_bytes(at, b".", 1)
         at = put_number(at, batch.consumer_seq + <u64>(index - batch.start))
         at = put_bytes(at, b".", 1)
-        at = _put_signed(at, record.timestamp)
+        at = put_signed(at, record.timestamp)
         at = put_bytes(at, b".", 1)
         at = put_number(at, _left(batch, index))
-        at = put_bytes(at, b" ", 1)
-        if block_bytes:
-            at = put_number(at, block_bytes)
-            at = put_bytes(at, b" ", 1)
-        at = put_number(at, block_bytes + payload_bytes)
-        at = put_bytes(at, b"\r\n", 2)
+        at = put_sizes(at, block_bytes, payload_bytes)
         if block_bytes:
             at = _put_block(at, batch, &record)
-        at = put_bytes(
-            at, record.subject + record.subject_bytes + record.header_bytes, payload_bytes
-        )
-        at = put_bytes(at, b"\r\n", 2)
+        at = put_payload(at, &record, payload_bytes)
 
 
 def encode_deliveries(
@@ -205,10 +185,6 @@ def encode_deliveries(
     PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
     try:
         batch = Batch(
-            block=<const char*>view.buf,
-            block_bytes=view.len,
-            wide_positions=<const u64*>positions.data.as_ulonglongs,
-            narrow_positions=positions.data.as_uints,
             sequences=<const u64*>sequences.data.as_ulonglongs,
             records=min(len(positions), len(sequences)),
             start=start,
@@ -224,8 +200,7 @@ def encode_deliveries(
             extra=PyBytes_AS_STRING(extra),
             extra_bytes=PyBytes_GET_SIZE(extra),
         )
-        if positions.itemsize != sizeof(u64):
-            batch.wide_positions = NULL
+        fill_block(&batch.block, &view, positions)
         if picks is not None:
             batch.picks = <const u64*>picks.data.as_ulonglongs
             batch.count = len(picks)

@@ -10,24 +10,36 @@ from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t
 
-from jetstream_server.kernels.digits cimport digit_count, put_bytes, put_number, u64
-from jetstream_server.kernels.moments cimport SECOND_BYTES, Moment, fraction_bytes, put_time
+from jetstream_server.kernels.digits cimport (
+    digit_count,
+    put_bytes,
+    put_number,
+    put_signed,
+    signed_digit_count,
+    u64,
+)
+from jetstream_server.kernels.frame_parts cimport (
+    put_kept,
+    put_payload,
+    put_sizes,
+    put_stored_lines,
+    stored_lines_bytes,
+)
+from jetstream_server.kernels.moments cimport Moment
 from jetstream_server.kernels.record_layout cimport (
-    VERSION_LINE_BYTES,
+    Block,
     Record,
+    fill_block,
     kept_bytes,
-    read_record,
+    read_numbered,
 )
 
 cdef enum:
-    LINES_BYTES = 111  # of the header lines without their values, and of the empty one
+    OTHER_LINES_BYTES = 46  # of the lines after those without their values, and of the empty one
 
 
 cdef struct Batch:
-    const char* block
-    Py_ssize_t block_bytes
-    const u64* wide_positions  # NULL when they are narrow
-    const unsigned int* narrow_positions
+    Block block
     const u64* sequences
     Py_ssize_t count
     const char* head
@@ -41,25 +53,14 @@ cdef struct Batch:
     Moment moment
 
 
-cdef inline bint _read(const Batch* batch, Py_ssize_t index, Record* record) noexcept nogil:
-    """Fill `record`; False when it is not wholly inside the block."""
-    cdef u64 position
-    if batch.wide_positions != NULL:
-        position = batch.wide_positions[index]
-    else:
-        position = batch.narrow_positions[index]
-    return read_record(batch.block, batch.block_bytes, position, record)
-
-
 cdef inline Py_ssize_t _block_bytes(
     const Batch* batch, const Record* record, Py_ssize_t index
 ) noexcept nogil:
     """Return the bytes of the header block as it is sent."""
     cdef int64_t pending = batch.pending - index - 1
-    cdef Py_ssize_t size = LINES_BYTES + kept_bytes(record) + batch.stream_bytes
-    size += record.subject_bytes + digit_count(batch.sequences[index])
-    size += SECOND_BYTES + fraction_bytes(record.timestamp) + 1
-    size += digit_count(<u64>pending) if pending >= 0 else 1 + digit_count(-<u64>pending)
+    cdef Py_ssize_t size = kept_bytes(record) + OTHER_LINES_BYTES
+    size += stored_lines_bytes(batch.stream_bytes, record, batch.sequences[index])
+    size += signed_digit_count(pending)
     return size + digit_count(batch.sequences[index - 1] if index else batch.last)
 
 
@@ -68,7 +69,7 @@ cdef Py_ssize_t _measure(Batch* batch) noexcept nogil:
     cdef Record record
     cdef Py_ssize_t index, block_bytes, room = 0
     for index in range(batch.count):
-        if not _read(batch, index, &record):
+        if not read_numbered(&batch.block, index, &record):
             return -1
         room += 4 + batch.head_bytes + 1 + 2 + record.payload_bytes + 2
         block_bytes = 0
@@ -88,24 +89,12 @@ cdef char* _put_block(
 ) noexcept nogil:
     """Write the header block of a record with the lines that tell of it."""
     cdef int64_t pending = batch.pending - index - 1
-    if record.header_bytes:
-        at = put_bytes(at, record.subject + record.subject_bytes, kept_bytes(record))
-    else:
-        at = put_bytes(at, b"NATS/1.0\r\n", VERSION_LINE_BYTES)
-    at = put_bytes(at, b"Nats-Stream: ", 13)
-    at = put_bytes(at, batch.stream, batch.stream_bytes)
-    at = put_bytes(at, b"\r\nNats-Subject: ", 16)
-    at = put_bytes(at, record.subject, record.subject_bytes)
-    at = put_bytes(at, b"\r\nNats-Sequence: ", 17)
-    at = put_number(at, batch.sequences[index])
-    at = put_bytes(at, b"\r\nNats-Time-Stamp: ", 19)
-    at = put_time(at, &batch.moment, record.timestamp)
+    at = put_kept(at, record)
+    at = put_stored_lines(
+        at, batch.stream, batch.stream_bytes, record, batch.sequences[index], &batch.moment
+    )
     at = put_bytes(at, b"\r\nNats-Num-Pending: ", 20)
-    if pending < 0:
-        at[0] = c"-"
-        at = put_number(at + 1, -<u64>pending)
-    else:
-        at = put_number(at, pending)
+    at = put_signed(at, pending)
     at = put_bytes(at, b"\r\nNats-Last-Sequence: ", 22)
     at = put_number(at, batch.sequences[index - 1] if index else batch.last)
     return put_bytes(at, b"\r\n\r\n", 4)
@@ -116,23 +105,15 @@ cdef void _write(Batch* batch, char* at) noexcept nogil:
     cdef Record record
     cdef Py_ssize_t index, block_bytes
     for index in range(batch.count):
-        if not _read(batch, index, &record):
+        if not read_numbered(&batch.block, index, &record):
             return  # it was measured, so it is there
         block_bytes = _block_bytes(batch, &record, index) if batch.stream_bytes else 0
         at = put_bytes(at, b"HMSG ", 5) if block_bytes else put_bytes(at, b"MSG ", 4)
         at = put_bytes(at, batch.head, batch.head_bytes)
-        at = put_bytes(at, b" ", 1)
-        if block_bytes:
-            at = put_number(at, block_bytes)
-            at = put_bytes(at, b" ", 1)
-        at = put_number(at, block_bytes + record.payload_bytes)
-        at = put_bytes(at, b"\r\n", 2)
+        at = put_sizes(at, block_bytes, record.payload_bytes)
         if block_bytes:
             at = _put_block(at, batch, &record, index)
-        at = put_bytes(
-            at, record.subject + record.subject_bytes + record.header_bytes, record.payload_bytes
-        )
-        at = put_bytes(at, b"\r\n", 2)
+        at = put_payload(at, &record, record.payload_bytes)
 
 
 def encode_answers(
@@ -159,11 +140,7 @@ def encode_answers(
         raise TypeError("sequences are an array of 'Q'")
     PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
     try:
-        batch.block, batch.block_bytes = <const char*>view.buf, view.len
-        batch.wide_positions = NULL
-        if positions.itemsize == sizeof(u64):
-            batch.wide_positions = <const u64*>positions.data.as_ulonglongs
-        batch.narrow_positions = positions.data.as_uints
+        fill_block(&batch.block, &view, positions)
         batch.sequences = <const u64*>sequences.data.as_ulonglongs
         batch.count = min(count, len(positions), len(sequences))
         batch.head, batch.head_bytes = PyBytes_AS_STRING(head), PyBytes_GET_SIZE(head)

@@ -11,19 +11,20 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from libc.stdlib cimport free, malloc
 from libc.string cimport memchr, memcmp
 
-from jetstream_server.kernels.digits cimport digit_count, put_bytes, put_number, u64
-from jetstream_server.kernels.moments cimport SECOND_BYTES, Moment, fraction_bytes, put_time
-from jetstream_server.kernels.record_layout cimport (
-    VERSION_LINE_BYTES,
-    Record,
-    kept_bytes,
-    read_record,
+from jetstream_server.kernels.digits cimport digit_count, put_bytes, u64
+from jetstream_server.kernels.frame_parts cimport (
+    put_kept,
+    put_payload,
+    put_sizes,
+    put_stored_lines,
+    stored_lines_bytes,
 )
+from jetstream_server.kernels.moments cimport Moment
+from jetstream_server.kernels.record_layout cimport Record, kept_bytes, read_record
 
 cdef enum:
     STRIDE = 7
     DIGITS_MAX = 18
-    LINES_BYTES = 69  # of the header lines without their values, and of the empty one
 
 cdef array.array _SEQUENCES = array.array("Q")
 
@@ -144,10 +145,7 @@ def subjects_asked(
 cdef inline Py_ssize_t _block_bytes(const Answer* answer, Py_ssize_t stream_bytes) noexcept nogil:
     """Return the bytes of the header block as it is sent."""
     cdef const Record* record = &answer.record
-    cdef Py_ssize_t size = LINES_BYTES + kept_bytes(record) + stream_bytes + record.subject_bytes
-    return size + (
-        digit_count(answer.sequence) + SECOND_BYTES + fraction_bytes(record.timestamp) + 1
-    )
+    return kept_bytes(record) + stored_lines_bytes(stream_bytes, record, answer.sequence) + 4
 
 
 cdef Py_ssize_t _frame_bytes(const Answer* answer, Py_ssize_t sid_bytes) noexcept nogil:
@@ -168,31 +166,15 @@ cdef char* _put_frame(
     Moment* moment,
 ) noexcept nogil:
     cdef const Record* record = &answer.record
-    cdef const char* headers = record.subject + record.subject_bytes
     at = put_bytes(at, b"HMSG ", 5)
     at = put_bytes(at, answer.reply, answer.reply_bytes)
     at = put_bytes(at, b" ", 1)
     at = put_bytes(at, sid, sid_bytes)
-    at = put_bytes(at, b" ", 1)
-    at = put_number(at, answer.block_bytes)
-    at = put_bytes(at, b" ", 1)
-    at = put_number(at, answer.block_bytes + record.payload_bytes)
-    at = put_bytes(at, b"\r\n", 2)
-    if record.header_bytes:
-        at = put_bytes(at, headers, kept_bytes(record))
-    else:
-        at = put_bytes(at, b"NATS/1.0\r\n", VERSION_LINE_BYTES)
-    at = put_bytes(at, b"Nats-Stream: ", 13)
-    at = put_bytes(at, stream, stream_bytes)
-    at = put_bytes(at, b"\r\nNats-Subject: ", 16)
-    at = put_bytes(at, record.subject, record.subject_bytes)
-    at = put_bytes(at, b"\r\nNats-Sequence: ", 17)
-    at = put_number(at, answer.sequence)
-    at = put_bytes(at, b"\r\nNats-Time-Stamp: ", 19)
-    at = put_time(at, moment, record.timestamp)
+    at = put_sizes(at, answer.block_bytes, record.payload_bytes)
+    at = put_kept(at, record)
+    at = put_stored_lines(at, stream, stream_bytes, record, answer.sequence, moment)
     at = put_bytes(at, b"\r\n\r\n", 4)
-    at = put_bytes(at, headers + record.header_bytes, record.payload_bytes)
-    return put_bytes(at, b"\r\n", 2)
+    return put_payload(at, record, record.payload_bytes)
 
 
 def encode_found(
