@@ -267,7 +267,7 @@ def _from_block(
         )
         rewrites = not _mend(path, disk, scan.stop)
         whole = whole[: scan.stop]
-    elif ends.is_last:
+    else:
         rewrites = not _mend(path, disk)
     found = _found(path, number, whole, scan, table)
     found.rewrites, found.compressed_bytes = rewrites, compressed_bytes
@@ -332,10 +332,11 @@ def _is_marked_durable(whole: bytes, damaged_at: int) -> bool:
 
 
 def _mend(path: Path, disk: Disk, size: int | None = None) -> bool:
-    """Cut the last block to its sound bytes and make them durable, False if there is no room.
+    """Cut a block to its sound bytes and make them durable, False if there is no room.
 
-    A killed process leaves bytes that only the system's memory holds; they must be made safe before
-    they are shown to anybody.
+    A killed process leaves bytes that only the system's memory holds, be it that it appended to the
+    last block, or overwrote a message in another one; they must be made safe before they are shown
+    to anybody, and before an index says that they are there.
     """
     try:
         if size is not None:

@@ -165,6 +165,26 @@ def test_power_lost_at_any_change_of_a_compression(sim_disk_module, cipher):
             assert len(messages(open_store(disk, cipher=cipher)[0])) == len(found) + 60
 
 
+def test_a_disk_that_is_full_at_the_start_costs_no_compressed_block(sim_disk_module):
+    for change in range(8):
+        disk = sim_disk_module.SimDisk(Random(change))
+        store, commit = open_store(disk)
+        publish(store, 60)
+        commit.drain()
+        before = messages(store)
+        for name in disk.names(FOLDER):
+            if name.endswith(".idx"):
+                disk.remove(FOLDER / name)
+        disk.fail_in, disk.fail_errno = change, errno.ENOSPC
+        for _ in range(2):
+            store, commit = open_store(disk)
+            assert store.offline == "", change
+            assert messages(store) == before
+            for _ in range(3):
+                commit.drain()
+            assert messages(store) == before, change
+
+
 @pytest.mark.parametrize("cipher", ["", "aes"])
 def test_power_lost_at_any_change_of_an_erasure(sim_disk_module, cipher):
     redone = 0

@@ -94,6 +94,30 @@ def test_power_lost_at_any_change_of_an_erasure(sim_disk_module):
                                 list(range(1, run.count + 1)))  # fmt: skip
 
 
+def test_power_lost_after_a_process_was_killed_within_an_erasure(sim_disk_module):
+    """What the killed one wrote and did not sync is only in the system's memory."""
+    for change in range(16):
+        for seed in range(8):
+            disk = sim_disk_module.SimDisk(Random(seed))
+            store, commit = open_store(disk)
+            run = PubRun.of([(b"s.a", b"", HEADERS, SECRET * 9)] * 30)
+            store.append_run(run, 0, run.count, 1)
+            commit.drain()
+            store.delete([2], erase=True)
+            disk.fail_in = change
+            commit.drain()
+            disk.fail_in = None
+            store, commit = open_store(disk)
+            assert store.offline == ""
+            is_erased = store.load(2) is None
+            commit.drain()
+            disk.restart()
+            store, commit = open_store(disk)
+            assert store.offline == "", change
+            left = [s for s in range(1, run.count + 1) if store.load(s) is not None]
+            assert left == [s for s in range(1, run.count + 1) if s != 2 or not is_erased]
+
+
 def test_a_half_written_head_still_says_what_it_is():
     store_run = PubRun.of([(b"s.a", b"", HEADERS, SECRET)])
     block = bytearray(400)
