@@ -144,8 +144,8 @@ class Flush:
         fills: whether the reserve is to be filled up.
         journal: where contents of small files are noted, None for none.
         places_max: how many noted contents may be put in place.
-        names: folders whose names an earlier flush could not make durable; what is left in it, or
-            comes to it, is handed to the next flush.
+        names: folders whose names an earlier flush, or the journal, could not make durable; what is
+            left in it, or comes to it, is handed to the next flush.
         failures: per owner, what went wrong; filled by `run`.
         stalled: operations to try again, in order.
         touched: owners with operations in this flush.
@@ -298,6 +298,8 @@ class Flush:
         if not (self._lost or self._unsettled):
             for note, error in self.journal.place(self.places_max):
                 self._break(note.owner, note.path, error, "replace")
+            # Whoever stores something next finds these folders there, and relies on them.
+            self.names.update(dict.fromkeys(self.journal.take_unsynced()))
 
     def _replace(self) -> None:
         """Replace small files, with one wait for the device for the contents of all of them."""

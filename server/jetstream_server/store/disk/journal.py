@@ -382,6 +382,13 @@ class Journal:
                 raise error
             del self._unsynced[folder]  # or it is gone
 
+    def take_unsynced(self) -> list[Path]:
+        """Return the folders whose names could not be made durable; the caller has them synced
+        before anybody relies on them, and before anything else is put in place."""
+        folders = [*self._unsynced]
+        self._unsynced.clear()
+        return folders
+
     def _wipe(self, half: _Half) -> None:
         """Make a file say nothing, so that it is not believed when it is long outdated."""
         self._open(half)

@@ -228,6 +228,36 @@ def test_a_full_disk_holds_configs_up_and_places_them_later(disk: Any) -> None:
     assert found(running(disk), config("b")) == b"2" * 100
 
 
+@pytest.mark.parametrize("trouble", ["full", "sync"])
+def test_who_relies_on_a_folder_that_the_journal_made_keeps_what_is_in_it(
+    sim_disk_module: Any, trouble: str
+) -> None:
+    """The folder was there and its name was not durable, as there was no room for what else was to
+    be put in place (simulator's seed 7607879)."""
+    for seed in range(30):
+        disk = sim_disk_module.SimDisk(Random(seed))
+        disk.make_folder(ROOT)
+        commit = running(disk, room_bytes=0)
+        put(commit, "A/streams/small", b"1")
+        put(commit, "B/streams/large", b"2" * 1000)
+        flush(commit, 1)
+        flush(commit, 2)
+        used = disk.used_bytes()
+        if trouble == "full":
+            disk.capacity = used + 500
+        else:
+            disk.fail_in, disk.fail_errno = 9, errno.ENOSPC  # the sync of a folder
+        flush(commit, 2 + PLACE_NS)
+        disk.fail_in = None
+        path = config("A/streams/small").with_name("1.blk")
+        commit.write(Owner(), BlockFile(path), bytearray(b"acknowledged"), 0, 12)
+        flush(commit, 3 + PLACE_NS)
+        disk.restart()
+        assert disk.read(path) == b"acknowledged"
+        again = running(disk)
+        assert found(again, config("B/streams/large")) == b"2" * 1000
+
+
 def test_of_what_found_no_room_and_was_given_up_nothing_comes_back(disk: Any) -> None:
     commit, owner = running(disk, room_bytes=0), Owner()
     put(commit, "a", b"1")
