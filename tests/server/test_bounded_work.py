@@ -620,6 +620,38 @@ def test_no_turn_is_long_because_of_a_restored_stream_with_many_wildcards(tmp_pa
     assert max(bench.lines_of_turns) < LINES_OF_TURN_MAX, max(bench.lines_of_turns)
 
 
+@pytest.mark.parametrize("storage", ["file", "memory"])
+def test_no_turn_compares_all_subjects_with_many_wildcards(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, storage: str
+) -> None:
+    bench = Bench(tmp_path)
+    config = {"name": "S", "subjects": ["s.>"], "allow_direct": True, "storage": storage}
+    assert b'"error"' not in bench.ask("STREAM.CREATE.S", config)
+    bench.say(b"".join(b"PUB s.%d.x 0\r\n\r\n" % n for n in range(3000)))
+    mark, run, compared = filters.mark, bench.node.run, [0]
+
+    def counted(names: Any, start: int, stop: int, patterns: Any, flags: Any) -> None:
+        compared[-1] += (stop - start) * len(patterns)
+        mark(names, start, stop, patterns, flags)
+
+    def turn(now: int) -> None:
+        compared.append(0)
+        run(now)
+
+    monkeypatch.setattr(filters, "mark", counted)
+    monkeypatch.setattr(bench.node, "run", turn)
+    filters_wanted = wild(1000, "s.*.{}")
+    consumer = {"durable_name": "C", "ack_policy": "explicit", "filter_subjects": filters_wanted}
+    for verb, body in (
+        ("DIRECT.GET.S", {"multi_last": filters_wanted}),
+        ("CONSUMER.CREATE.S.C", {"stream_name": "S", "config": consumer}),
+    ):
+        bench.lines_of_turns = []
+        assert b"error" not in bench.ask(verb, body)
+        assert max(compared) <= 200_000, (verb, max(compared))
+        assert max(bench.lines_of_turns) < LINES_OF_TURN_MAX, (verb, max(bench.lines_of_turns))
+
+
 def test_one_subject_is_not_compared_with_many_one_by_one(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     subjects = wild(MANY, "s.{}.x")

@@ -11,16 +11,16 @@ newest leaves `last_seq`.
 
 from __future__ import annotations
 
+import sys
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
-from functools import lru_cache
-from itertools import compress, islice, takewhile
+from itertools import islice, takewhile
+from weakref import WeakValueDictionary
 
-from jetstream_server.core.subject import is_literal, matches
-from jetstream_server.kernels import filters
 from jetstream_server.kernels.record_format import MESSAGE, PREFIX, PREFIX_BYTES, Buffer
 from jetstream_server.protocol.ops import PubRun
+from jetstream_server.store.pattern_filter import PatternFilter
 from jetstream_server.store.ports import (
     Census,
     Limits,
@@ -33,22 +33,9 @@ from jetstream_server.store.ports import (
 from jetstream_server.store.tally import Holding, Tally
 
 MESSAGE_OVERHEAD_BYTES = 16
-_DECISIONS_MAX = 65536  # remembered filter decisions; a bound, not a tuning knob
 _REMOVED_AT_ONCE = 10_000  # a few milliseconds
-_LOOKED_AT_ONCE = 50_000  # messages that a filter decides on, likewise
-_SWEEP_MIN = 1024  # dead entries in `_order` before it is rebuilt
-
-
-class PatternFilter:
-    """Patterns with remembered decisions."""
-
-    def __init__(self, patterns: Sequence[bytes]) -> None:
-        self.patterns = tuple(patterns)
-        self.literals = all(is_literal(pattern) for pattern in self.patterns)
-        self.wants = lru_cache(_DECISIONS_MAX)(self._decide)
-
-    def _decide(self, subject: bytes) -> bool:
-        return any(matches(pattern, subject) for pattern in self.patterns)
+_LOOKED_AT_ONCE = 10_000  # messages that a filter decides on, likewise
+_SWEEP_MIN = 1024  # entries of `_order` or `_listed` that are dead before it is rebuilt
 
 
 class MemoryStore:
@@ -60,7 +47,13 @@ class MemoryStore:
         self._holding = Holding()
         self._messages: dict[int, StoredMessage] = {}  # by sequence
         self._subjects: dict[bytes, dict[int, None]] = {}  # the sequences of each, rising
+        # In the order in which they came; some are gone by now, or have come again.
+        self._listed: list[bytes] = []
+        self._listing = 0  # rises when that is swept
+        self._filters: WeakValueDictionary[tuple[bytes, ...], PatternFilter] = WeakValueDictionary()
         self._order: list[int] = []  # of sequences, see above
+        self._times = array("q")  # of each of them
+        self._is_in_time = True  # they rise
         self._head = 0  # where the first live sequence is in `_order`
         self._used = first_seq > 0  # a sequence was used, or is known to be the first
         self._last_seq = max(first_seq - 1, 0)
@@ -94,9 +87,15 @@ class MemoryStore:
         self._messages[sequence] = message = StoredMessage(
             sequence, timestamp, subject, headers, payload
         )
-        self._subjects.setdefault(subject, {})[sequence] = None
+        sequences = self._subjects.get(subject)
+        if sequences is None:
+            sequences = self._subjects[subject] = {}
+            self._list(subject)
+        sequences[sequence] = None
         self._grown[subject] = None
         self._order.append(sequence)
+        self._times.append(timestamp)
+        self._is_in_time &= timestamp >= self._last_ts
         self._holding.add(_accounted(message))
         self._used = True
         self._last_seq = sequence
@@ -292,18 +291,30 @@ class MemoryStore:
 
     def sequence_at(self, timestamp: int) -> int:
         """Return the first stored sequence at or after a time."""
-        for message in self._walk(None, 0):
+        first = 0
+        if self._is_in_time:
+            place = bisect_left(self._times, timestamp, self._head)
+            first = self._order[place] if place < len(self._order) else sys.maxsize
+        for message in self._walk(None, first):
             if message.timestamp >= timestamp:
                 return message.sequence
         return self._last_seq + 1
 
     def filter(self, patterns: Sequence[bytes]) -> SubjectFilter | None:
-        """Compile patterns."""
-        return None if not patterns or b">" in patterns else PatternFilter(patterns)
+        """Compile patterns: the same filter for all who hold it."""
+        if not patterns or b">" in patterns:
+            return None
+        key = tuple(patterns)
+        found = self._filters.get(key)
+        if found is None:
+            found = self._filters[key] = PatternFilter(key)
+        return found
 
     def decide(self, wanted: SubjectFilter | None, names_max: int) -> bool:
-        """Do nothing: each subject is decided on when it is asked for, and remembered."""
-        return True
+        """Decide on some more subjects."""
+        return not isinstance(wanted, PatternFilter) or wanted.decide(
+            self._listed, self._listing, names_max
+        )
 
     def count(self, wanted: SubjectFilter | None, start: int, stop: int | None = None) -> int:
         """Return the number of matching messages in a half-open range."""
@@ -403,7 +414,10 @@ class MemoryStore:
         """Forget everything."""
         self._messages.clear()
         self._subjects.clear()
+        self._listed.clear()
+        self._listing += 1
         self._order.clear()
+        self._times = array("q")
         self._head = 0
         self._holding.add(-self._holding.bytes)
 
@@ -415,6 +429,7 @@ class MemoryStore:
     def _newest(self) -> int:
         while self._order[-1] not in self._messages:
             self._order.pop()
+            self._times.pop()
         return self._order[-1]
 
     def _find(self, sequence: int) -> int:
@@ -441,12 +456,17 @@ class MemoryStore:
                 yield message
 
     def _matching(self, wanted: PatternFilter) -> list[bytes]:
-        if wanted.literals:
-            return [s for s in dict.fromkeys(wanted.patterns) if s in self._subjects]
-        subjects = list(self._subjects)
-        flags = bytearray(len(subjects))
-        filters.mark(subjects, 0, len(subjects), wanted.patterns, flags)
-        return list(compress(subjects, flags))
+        if wanted.literals is not None:
+            return [subject for subject in wanted.literals if subject in self._subjects]
+        found = dict.fromkeys(wanted.matching(self._listed, self._listing))
+        return [subject for subject in found if subject in self._subjects]
+
+    def _list(self, subject: bytes) -> None:
+        """List a subject, and keep fewer in the list that are gone than are there."""
+        self._listed.append(subject)
+        if len(self._listed) > 2 * len(self._subjects) + _SWEEP_MIN:
+            self._listed = list(self._subjects)
+            self._listing += 1
 
     def _drop(self, sequence: int) -> bool:
         message = self._messages.pop(sequence, None)
@@ -467,6 +487,7 @@ class MemoryStore:
             self._head += 1
         if len(order) > 2 * len(messages) + _SWEEP_MIN:
             self._order = [sequence for sequence in order if sequence in messages]
+            self._times = array("q", [messages[each].timestamp for each in self._order])
             self._head = 0
 
 

@@ -1,0 +1,98 @@
+"""Patterns, and which subjects of a store in memory match them.
+
+The store lists its subjects in the order in which they came. A filter looks at them some at a time
+and remembers what it found; many patterns with wildcards are walked as a tree, as each of them with
+each subject would take minutes.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from itertools import compress
+
+from jetstream_server.core.pattern_tree import PatternTree
+from jetstream_server.core.subject import is_literal, matches
+from jetstream_server.kernels import filters
+
+_DECISIONS_MAX = 65536  # remembered, of single subjects; a bound, not a tuning knob
+_COMPARED_MAX = 64  # wildcards, with each subject; of more, a tree is walked
+_COST_OF_WALK = 128  # for a subject, in patterns that are compared with it
+
+
+class PatternFilter:
+    """Patterns with remembered decisions.
+
+    Args:
+        patterns: in the order of the request, perhaps repeated.
+    """
+
+    def __init__(self, patterns: tuple[bytes, ...]) -> None:
+        self.patterns = patterns
+        self._literals = dict.fromkeys(filter(is_literal, patterns))
+        self._wild = tuple(p for p in dict.fromkeys(patterns) if p not in self._literals)
+        self._tree = PatternTree()  # of those with wildcards, if there are many
+        self._planted = 0  # how many of them are in it
+        self._flags = bytearray()  # of the first subjects in the store's list, 1 if they match
+        self._listing = 0  # of the store's lists, which one that is
+        self.wants = lru_cache(_DECISIONS_MAX)(self._matches)
+
+    @property
+    def literals(self) -> dict[bytes, None] | None:
+        """Return the subjects that it consists of, in order; None if there are wildcards."""
+        return None if self._wild else self._literals
+
+    def decide(self, subjects: list[bytes], listing: int, subjects_max: int) -> bool:
+        """Look at more subjects of a store's list, about so many, or fewer if there are many
+        wildcards; tell whether all have been looked at.
+
+        Args:
+            listing: rises when the list is another one than before.
+        """
+        flags, wild = self._flags, self._wild
+        if listing != self._listing:
+            self._listing = listing
+            flags.clear()
+        start, stop = len(flags), len(subjects)
+        if start == stop or not wild:
+            return True
+        if len(wild) > _COMPARED_MAX:
+            at_once = max(subjects_max // _COST_OF_WALK, 1)
+            if not self._plant(at_once):
+                return False
+            stop = min(stop, start + at_once)
+            flags.extend(map(self._matches, subjects[start:stop]))
+        else:
+            stop = min(stop, start + max(subjects_max // len(wild), 1))
+            flags.extend(bytes(stop - start))
+            filters.mark(subjects, start, stop, wild, flags)
+            if self._literals:
+                for place in range(start, stop):
+                    flags[place] |= subjects[place] in self._literals
+        return stop == len(subjects)
+
+    def matching(self, subjects: list[bytes], listing: int) -> list[bytes]:
+        """Return which subjects of a store's list match."""
+        while not self.decide(subjects, listing, len(subjects) * _COST_OF_WALK):
+            continue
+        return list(compress(subjects, self._flags))
+
+    def _matches(self, subject: bytes) -> bool:
+        if subject in self._literals:
+            return True
+        if len(self._wild) <= _COMPARED_MAX:
+            return any(matches(pattern, subject) for pattern in self._wild)
+        while not self._plant(len(self._wild)):
+            continue
+        is_covered = self._tree.covers(subject)
+        if is_covered is None:
+            flags = bytearray(1)
+            filters.mark([subject], 0, 1, self._wild, flags)
+            is_covered = bool(flags[0])
+        return is_covered
+
+    def _plant(self, count: int) -> bool:
+        """Put some of the patterns into the tree; tell whether all are there."""
+        start, self._planted = self._planted, min(self._planted + count, len(self._wild))
+        for place in range(start, self._planted):
+            self._tree.add(self._wild[place])
+        return self._planted == len(self._wild)
