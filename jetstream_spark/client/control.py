@@ -56,6 +56,7 @@ class StreamState:
             and has the sequences of another stream.
         config: the configuration as the server sent it.
         newest: the last message that it ever had; None if there was none.
+        server_id: of the server through which that was asked.
     """
 
     name: str
@@ -67,6 +68,7 @@ class StreamState:
     config: dict[str, Any]
     is_copy: bool = False
     newest: Newest | None = None
+    server_id: str = ""
 
     @property
     def retention(self) -> str:
@@ -171,7 +173,7 @@ class Control:
         with pool.keeping(self.host, self.options, self.role, flow):
             timeout_s = self.options.request_timeout_s
             message = yield from flow.request(subject.encode(), payload, timeout_s, headers)
-        self.server_id = str(flow.info.get("server_id", ""))
+        self.server_id = flow.server_id
         return _answer(subject, message)
 
     def request_over(
@@ -219,6 +221,7 @@ class Control:
             config=dict(answer["config"]),
             is_copy=_is_copy(answer),
             newest=Newest(following - 1, _time_of_last(state)) if following > 1 else None,
+            server_id=self.server_id,
         )
 
     def request_about(

@@ -129,6 +129,11 @@ class Flow:
         connection."""
         return self._inbox + b".0"
 
+    @property
+    def server_id(self) -> str:
+        """The id of the server at the other end; it has another one after each start."""
+        return str(self.info.get("server_id", ""))
+
     # --- opening and closing ----------------------------------------------------------------
 
     @classmethod

@@ -177,6 +177,7 @@ class BatchPublisher:
                 self.last_sequence = max(self.last_sequence, outcome.last_sequence)
                 tries += 1
                 keep, found = yield from self._judge(outcome, rows, numbers, tries)
+            self._recovery.witnesses.note_highest(self._flow.server_id, rows.ids, found)
             sequences[np.searchsorted(first, numbers)] = found
             rows, numbers = rows.at(keep), numbers[keep]
         return sequences

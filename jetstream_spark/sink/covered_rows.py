@@ -161,6 +161,7 @@ class CoveredRows:
                 continue
             place = int(message.subject[len(inbox) :])
             sequences[place] = yield from self._sequence(rows[place], message)
+            self._recovery.witnesses.note(flow.server_id, int(sequences[place]), rows[place].id)
             waiting.discard(place)
             on_way, size = on_way - 1, size - len(rows[place].payload)
             deadline = self._host.now() + self._options.ack_timeout_s

@@ -37,7 +37,7 @@ from jetstream_spark.sink.outgoing_rows import OutgoingRows, joined_rows
 from jetstream_spark.sink.recovery import Recovery
 from jetstream_spark.sink.refusals import TOO_MANY_BATCHES, TOO_MANY_REQUESTS
 from jetstream_spark.sink.refused_rows import RefusedRows
-from jetstream_spark.sink.stored_rows import places_not_in
+from jetstream_spark.sink.stored_rows import places_not_in, sequences_of
 
 IN_FLIGHT_BYTES_MAX = 32 << 20
 # One send: so much can be written within `ackTimeout`.
@@ -87,13 +87,17 @@ class FastPublisher:
 
     Args: as `Publisher`, and
         is_ordered: a row that is sent again must not land after a later one.
+        is_alone: nobody else can have stored a row that is sent, so that the last row which the
+            stream took of a batch is the last one that it stored.
 
     Attributes:
         duplicates: 0; the server does not tell of them.
         last_sequence: as far as the stream is known to have come.
     """
 
-    def __init__(self, recovery: Recovery, flow: Flow, *, is_ordered: bool) -> None:
+    def __init__(
+        self, recovery: Recovery, flow: Flow, *, is_ordered: bool, is_alone: bool = False
+    ) -> None:
         host, options, inquiry = recovery.host, recovery.options, recovery.inquiry
         self.duplicates = 0
         self.last_sequence = inquiry.last_sequence if inquiry else 0
@@ -105,6 +109,7 @@ class FastPublisher:
         self._flow = flow
         self._broken: Exception | None = None  # why nothing can be sent over it
         self._is_ordered = is_ordered
+        self._is_alone = is_alone
         self._window = options.max_in_flight  # rows under way at most; cut after a 429
         self._on_way: deque[tuple[_Part, FastBatch]] = deque()  # oldest first
         self._fruitless = 0  # batches in a row of which nothing was stored
@@ -257,6 +262,9 @@ class FastPublisher:
         self._fruitless = 0 if stored else self._fruitless + 1
         if not stored:
             return
+        if self._is_alone and part.rows.ids is not None:
+            row_id = part.rows.ids[stored - 1].as_py()
+            self._recovery.witnesses.note(self._flow.server_id, outcome.last_sequence, row_id)
         self._refused.note_progress()
         self._recovery.note_progress()
         if self._host.now() > part.closes:
@@ -302,19 +310,27 @@ class FastPublisher:
 
     def _recover(self, error: Exception) -> Operation[list[_Part]]:
         """The outcome of the batches is unknown: find out what the stream has of them."""
-        parts = [part.cut(batch.stored)[1] for part, batch in self._on_way]
+        before = self._flow.server_id
+        parts = [part for part, _ in self._on_way]
+        taken = [np.arange(len(part.rows)) < batch.stored for part, batch in self._on_way]
         rows = joined_rows([part.rows for part in parts])
         numbers = np.concatenate([part.numbers for part in parts])
         oldest = self._on_way[0][0]
         first_sent = oldest.first_sent or 0.0
-        subject = bytes(rows.subject_column()[0].as_py()) if len(rows) else None
-        lost = len(rows), subject, oldest.after, first_sent
+        is_taken = np.concatenate(taken)
+        subject = bytes(rows.subject_column()[0].as_py())
+        lost = len(rows) - int(is_taken.sum()), subject, oldest.after, first_sent
         flow, stored = yield from self._recovery.replace(self._flow, error, *lost)
         self._use(flow)
         self._on_way.clear()
         inquiry = self._inquiry
         assert inquiry is not None, "without ids nothing is sent again"
         missing = places_not_in(stored, rows, numbers, inquiry)
+        # Another server may have been given older files, without rows that it had taken; but where
+        # later rows remove earlier ones, such a row could come back over what somebody else wrote.
+        if not inquiry.can_look or inquiry.keeps_last or flow.server_id == before:
+            missing = missing[~is_taken[missing]]
+        self._recovery.witnesses.note_highest(flow.server_id, rows.ids, sequences_of(stored, rows))
         if not len(missing):
             return []
         closes = math.inf if inquiry.can_look else first_sent + inquiry.window_s

@@ -5,8 +5,10 @@ and runs its last micro-batch again would write it twice. So every partition lea
 
     <scope>.<partition>    {"version": 7, "state": "started", "created": ..., "next": 1043,
                             "inbox": "_INBOX...", "before": []}
-                           {... "state": "done", "last": 1292, "rows": 250, "low": ..., "high": ...}
-    <scope>                {"version": 7, "created": ..., "next": 3043, "rows": 2000}, by the driver
+                           {... "state": "done", "last": 1292, "rows": 250, "low": ..., "high": ...,
+                            "seen": [["NCMJ...", 1292, "..."]]}
+    <scope>                {"version": 7, "created": ..., "next": 3043, "rows": 2000, "seen": ...},
+                           by the driver
 
 All of them carry an `attempt`, a random token: when an answer is lost, the request is repeated, and
 the token tells the attempt's own entry from that of another one that was quicker (`kv.py`).
@@ -14,7 +16,8 @@ the token tells the attempt's own entry from that of another one that was quicke
 `version` is the micro-batch; `next` the sequence that the stream was about to give when the first
 attempt began, or when the batch was done; `last` a sequence that was stored; `created` the stream's
 incarnation, so that entries about a stream that was deleted and made again mean nothing; `low` and
-`high` are the fingerprint of the rows. A stream that ends before `next` or `last` was restored from
+`high` are the fingerprint of the rows; `seen` has rows that show whether the stream still has what
+it had then (`witnesses.py`). A stream that ends before `next` or `last` was restored from
 an older snapshot: what is said about rows beyond its end means nothing either.
 
 What an attempt finds, and what it may conclude (`Standing`):
@@ -25,8 +28,10 @@ What an attempt finds, and what it may conclude (`Standing`):
                                               the stream ends before it, are left out
     the same batch, "done"         DONE       nothing to do, *if* the rows at hand have this
                                               fingerprint; otherwise the rows were dealt to the
-                                              partitions differently: as RESUMED
-    the driver has this batch      COMMITTED  nothing to do
+                                              partitions differently: as RESUMED. So it is, from the
+                                              stream's beginning, if a row of `seen` is gone
+    the driver has this batch      COMMITTED  nothing to do; if a row of `seen` is gone, as without
+                                              that entry
     a later batch                  -          this run is a zombie, or its checkpoint was rolled
                                               back: WriterFencedError
 
@@ -62,6 +67,7 @@ from jetstream_spark.errors import (
 )
 from jetstream_spark.sink.kv import NO_ENTRY, KvBucket
 from jetstream_spark.sink.message_ids import Fingerprint
+from jetstream_spark.sink.witnesses import Witness, first_gone, highest_of_each
 
 T = TypeVar("T")
 
@@ -116,6 +122,7 @@ class Attempt:
             far as it is still known.
         inbox: where it is told to stop; "" if it may not send.
         before: the inboxes of earlier attempts, which may have rows on their way.
+        witnesses: of the attempt that finished, when DONE; of all that did, when COMMITTED.
     """
 
     key: str
@@ -126,6 +133,7 @@ class Attempt:
     fingerprint: Fingerprint | None = None
     inbox: str = ""
     before: tuple[str, ...] = ()
+    witnesses: tuple[Witness, ...] = ()
 
 
 class Ledger:
@@ -161,11 +169,16 @@ class Ledger:
             if _is_ahead(committed, stream) or _is_ahead(entry, stream):
                 # They were written after the look, or the stream was restored.
                 stream = yield from self._control.stream_state(self._stream)
-            if self._is_committed(committed, stream):
-                return self._committed(key, entry)
+            if committed is not None and self._is_committed(committed, stream):
+                attempt = self._committed(key, committed, entry)
+                if not (yield from self._are_gone(attempt.witnesses, stream)):
+                    return attempt
             attempt = self._found(key, entry, revision, stream)
             if attempt.standing is Standing.DONE:
-                return attempt
+                if not (yield from self._are_gone(attempt.witnesses, stream)):
+                    return attempt
+                attempt.standing, attempt.first_sequence = Standing.RESUMED, stream.first
+                attempt.fingerprint, attempt.witnesses = None, ()
             if (yield from self._usable(self._claim(attempt))):
                 return attempt
         raise LedgerError(f"the ledger entry '{key}' is being written by others all the time.")
@@ -178,8 +191,8 @@ class Ledger:
         entry, revision = yield from self._read(key)
         return committed, entry, revision
 
-    def _is_committed(self, entry: dict[str, Any] | None, stream: StreamState) -> bool:
-        if entry is None or entry["created"] != stream.created:
+    def _is_committed(self, entry: dict[str, Any], stream: StreamState) -> bool:
+        if entry["created"] != stream.created:
             return False
         if self._scope.kind is ScopeKind.QUERY and entry["version"] > self._scope.version:
             raise self._fenced(entry["version"])
@@ -205,8 +218,12 @@ class Ledger:
         )
         return False
 
-    def _committed(self, key: str, entry: dict[str, Any] | None) -> Attempt:
+    def _committed(
+        self, key: str, committed: dict[str, Any], entry: dict[str, Any] | None
+    ) -> Attempt:
         attempt = Attempt(key, Standing.COMMITTED)
+        if committed["version"] == self._scope.version:
+            attempt.witnesses = committed["seen"]
         is_named = self._scope.kind is ScopeKind.TRANSACTION  # the user may have meant another one
         if is_named and entry is not None and entry["version"] == self._scope.version:
             attempt.fingerprint = _fingerprint(entry)
@@ -229,6 +246,28 @@ class Ledger:
         elif entry is not None and self._is_newer(entry, stream):
             raise self._fenced(entry["version"])
         return attempt
+
+    def _are_gone(self, witnesses: Collection[Witness], stream: StreamState) -> Operation[bool]:
+        """Whether rows of what was done are gone; then it is written again, as far as the stream
+        has not got it from its beginning on.
+
+        That is looked at whatever server said it: in a cluster an id says little, and an attempt
+        that trusted it could find a batch done that its driver will not commit.
+        """
+        gone = yield from first_gone(self._control, stream.name, witnesses)
+        if gone is None:
+            return False
+        _log.warning(
+            "stream '%s' has another message with sequence %d now than it had while version %d of "
+            "%s %s was written: it was brought back from an older copy; what it has not got of "
+            "this version is written again",
+            stream.name,
+            gone.sequence,
+            self._scope.version,
+            self._scope.kind,
+            self._scope.name,
+        )
+        return True
 
     def _claim(self, attempt: Attempt) -> Operation[bool]:
         """Replace the entry that an attempt found with its own; return False if it has changed."""
@@ -291,6 +330,7 @@ class Ledger:
         attempt.standing, attempt.first_sequence = Standing.RESUMED, int(entry["next"])
         if entry["state"] == "done" and int(entry.get("last", 0)) < stream.next:
             attempt.standing, attempt.fingerprint = Standing.DONE, _fingerprint(entry)
+            attempt.witnesses = entry["seen"]
         elif stream.first > attempt.first_sequence:
             _log.warning(
                 "sequences %d to %d of stream '%s' were removed since version %d of %s %s was "
@@ -309,13 +349,18 @@ class Ledger:
         return bool(is_newer and entry["created"] == stream.created)
 
     def finish(
-        self, attempt: Attempt, fingerprint: Fingerprint, last_sequence: int
+        self,
+        attempt: Attempt,
+        fingerprint: Fingerprint,
+        last_sequence: int,
+        witnesses: Collection[Witness] = (),
     ) -> Operation[None]:
         """Note that every row of the partition is acknowledged.
 
         Args:
             fingerprint: of the rows.
             last_sequence: as far as the stream is known to have come.
+            witnesses: rows that show later whether the stream has what it has now.
 
         Raises:
             WriterFencedError: a later version was written meanwhile.
@@ -327,6 +372,7 @@ class Ledger:
             "rows": fingerprint.rows,
             "low": fingerprint.low,
             "high": fingerprint.high,
+            "seen": [one.to_json() for one in witnesses],
         }
         written = yield from self._write(attempt.key, done, attempt.revision, attempt.stream)
         if written is None:
@@ -343,6 +389,7 @@ class Ledger:
         incarnations: Collection[str] = (),
         *,
         reached: int = 0,
+        witnesses: Collection[Witness] = (),
         differs: bool = False,
     ) -> Operation[None]:
         """Note that the whole version is written; called again, this changes nothing.
@@ -351,12 +398,14 @@ class Ledger:
             rows: of all partitions.
             incarnations: when the stream was created, as the tasks saw it.
             reached: the last sequence that the tasks were told.
+            witnesses: rows that the tasks were told of. Where another server said so than the one
+                that is asked now, they are looked at.
             differs: whether rows were skipped as already written that differ from those written.
 
         Raises:
             WriterFencedError: another run committed a later version.
             LedgerError: the version was committed before with another number of rows, or the stream
-            was deleted and made again while it was written, or is not as far as it was.
+            was deleted and made again while it was written, or was brought back from an older copy.
         """
         stream = yield from self._control.stream_state(self._stream)
         if any(one != stream.created for one in incarnations):
@@ -364,7 +413,7 @@ class Ledger:
                 f"stream '{self._stream}' was deleted and made again while version "
                 f"{self._scope.version} of {self._scope.kind} {self._scope.name} was written; rows "
                 "of it are gone with the old one.",
-                "Run it again: what the stream as it is now has not got is written.",
+                self._again(),
             )
         if reached >= stream.next and not stream.is_replicated:  # else its leader may be late
             raise LedgerError(
@@ -372,9 +421,10 @@ class Ledger:
                 f"{reached} while version {self._scope.version} of {self._scope.kind} "
                 f"{self._scope.name} was written: it was brought back from an older copy, and rows "
                 "are gone.",
-                "Run it again: what the stream as it is now has not got is written.",
+                self._again(),
             )
         if self._scope.kind is ScopeKind.JOB:
+            yield from self._look_back(witnesses)
             yield from self.forget()
             return
         entry, revision = yield from self._read(self._key)
@@ -392,6 +442,7 @@ class Ledger:
             self._check_repeated(entry, rows, differs, has_written=bool(incarnations))
             if int(entry.get("next", 0)) <= stream.next or entry["version"] > self._scope.version:
                 return
+        yield from self._look_back(witnesses)
         version = self._scope.version
         if entry is not None and is_known and entry["version"] < version:
             self._warn_of_older_copy(entry, stream)
@@ -400,6 +451,7 @@ class Ledger:
             "created": stream.created,
             "next": stream.next,
             "rows": rows,
+            "seen": [one.to_json() for one in highest_of_each(witnesses)],
         }
         if (yield from self._write(self._key, committed, revision, stream)) is not None:
             return
@@ -411,6 +463,32 @@ class Ledger:
                 "Stop the other run of this query, then run it again: it goes on where it was.",
             )
         self._check_repeated(entry, rows, differs, has_written=True)
+
+    def _look_back(self, witnesses: Collection[Witness]) -> Operation[None]:
+        """Look for rows that another server told of than the one that answers now.
+
+        Raises:
+            LedgerError: some are gone.
+        """
+        stale = [one for one in witnesses if one.server != self._control.server_id]
+        gone = yield from first_gone(self._control, self._stream, stale)
+        if gone is not None:
+            raise LedgerError(
+                f"stream '{self._stream}' has another message with sequence {gone.sequence} now "
+                f"than it had while version {self._scope.version} of {self._scope.kind} "
+                f"{self._scope.name} was written: it was brought back from an older copy, and "
+                "acknowledged rows are gone.",
+                self._again(),
+            )
+
+    def _again(self) -> str:
+        """What to do when rows of this version are gone."""
+        if self._scope.kind is ScopeKind.JOB:
+            return (
+                "Run it again: all of it is written again, beside what the stream has of it. With "
+                "txnAppId and txnVersion only what the stream has not got would be."
+            )
+        return "Run it again: what the stream as it is now has not got is written."
 
     def _warn_of_older_copy(self, entry: dict[str, Any], stream: StreamState) -> None:
         """Warn if the stream, or the ledger with it, is not as far as it was.
@@ -513,9 +591,10 @@ class Ledger:
             entry = json.loads(found.value)
             entry["version"], entry["created"] = int(entry["version"]), str(entry["created"])
             entry["inbox"], entry["before"] = entry.get("inbox", ""), entry.get("before", [])
+            entry["seen"] = tuple(map(Witness.from_json, entry.get("seen", ())))
             if not all(map(_INBOX.fullmatch, [*filter(None, [entry["inbox"]]), *entry["before"]])):
                 raise ValueError
-        except (ValueError, TypeError, KeyError):
+        except (ValueError, TypeError, KeyError, AttributeError):
             raise LedgerError(
                 f"the ledger entry '{key}' in the bucket '{self._bucket.bucket}' is not one of "
                 f"ours: {found.value[:80]!r}.",

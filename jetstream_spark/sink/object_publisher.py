@@ -122,7 +122,7 @@ class ObjectPublisher:
         self._current: set[str] = set()  # chunks that objects of this partition are made of
         self._left: set[str] = set()  # subjects of chunks of failed tries
         self._stored: dict[str, int] = {}  # an object's message, if it is of a row up to this one
-        self._payload_max = 1 << 20  # until a server says
+        self._payload_max, self._server_id = 1 << 20, ""  # until a server says
         self._recovery = recovery
         self._flow: Flow | None = None
         self._given_up: list[bytes] = []  # inboxes of connections that broke
@@ -243,11 +243,21 @@ class ObjectPublisher:
     def _tidy(self, found: _Found, row_id: bytes | None) -> Operation[None]:
         """Remove once more what was replaced by a row that another attempt wrote."""
         if row_id is not None and found.id == row_id:
-            self._stored[found.subject] = found.revision
+            self._note(found.subject, found.revision, row_id, self._control.server_id)
         if found.info is not None:
             self._current.add(found.info.nuid)
         if found.id == row_id and found.replaced:
             yield from self._purge(found.replaced, found.subject)
+
+    def _note(self, subject: str, revision: int, row_id: bytes | None, server_id: str) -> None:
+        """Note the message about an object that is of a row.
+
+        Args:
+            server_id: of the server that said so.
+        """
+        self._stored[subject] = revision
+        if row_id is not None:
+            self._recovery.witnesses.note(server_id, revision, row_id)
 
     def _purge(self, nuid: str, subject: str) -> Operation[None]:
         yield from self._store.purge(chunk_subject(ObjectInfo("", subject, nuid)))
@@ -289,7 +299,7 @@ class ObjectPublisher:
                     found = yield from self._look(row.subject)
         if ack and not ack.get("duplicate"):
             self.last_sequence = max(self.last_sequence, int(ack["seq"]))
-            self._stored[row.subject] = int(ack["seq"])
+            self._note(row.subject, int(ack["seq"]), row.id, self._server_id)
         else:
             if not _is_same(found.info, info):
                 self._give_up_chunks(info)
@@ -301,7 +311,7 @@ class ObjectPublisher:
                 return None
             # Its answer was lost, and it was sent again.
             self.last_sequence = max(self.last_sequence, found.revision)
-            self._stored[row.subject] = found.revision
+            self._note(row.subject, found.revision, row.id, self._control.server_id)
             replaced = found.replaced
         if not info.is_deleted:
             self._current.add(info.nuid)
@@ -370,6 +380,7 @@ class ObjectPublisher:
             yield Pause(self._host.now() + spread(self._host))
         self._flow = flow = yield from self._recovery.take_now()
         self._payload_max = int(flow.info.get("max_payload", 1 << 20))
+        self._server_id = flow.server_id
         return flow
 
     def _give_up(self) -> None:

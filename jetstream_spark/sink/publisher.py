@@ -455,13 +455,20 @@ class Publisher:
                 if len(rows):
                     self._note_late(rows)
                 if len(rows) and self._is_own_head:
-                    # Remember how far the stream is known to have come.
-                    self._acknowledged = max(self._acknowledged, int(sequences[-1]))
+                    self._note_stored(int(rows[-1]), int(sequences[-1]))
                 self._settle(rows, sequences if self._is_own_head else None)
             message = flow.next_message()
             if message is None:
                 return self._in_flight < before
             yield from self._read_message(message)
+
+    def _note_stored(self, row: int, sequence: int) -> None:
+        """Remember how far the stream is known to have come, and by which row."""
+        self._acknowledged = max(self._acknowledged, sequence)
+        block = self._block_of(row)
+        if block is not None and block.ids is not None:
+            row_id = block.ids[row - block.first_row].as_py()
+            self._recovery.witnesses.note(self._flow.server_id, sequence, row_id)
 
     def _note_late(self, rows: Rows) -> None:
         """Count rows sent again that were stored when the window may have passed."""
@@ -537,6 +544,8 @@ class Publisher:
         if plain:
             self._ack_head, self._is_own_head = plain[1], is_own
         sequences = _sequence(answer) if is_own else None
+        if sequences is not None:
+            self._note_stored(row, int(sequences[0]))
         self._settle(np.array([row], dtype=np.int64), sequences)
 
     def _is_expected(self, stream: str, row: int) -> bool:
@@ -641,7 +650,7 @@ class Publisher:
             subject = oldest.subject(int(oldest.outstanding()[0])).encode()
             flow, stored = yield from self._recovery.reconnect(subject, oldest.after)
             try:
-                self._settle_stored(inquiry, stored, oldest.first_sent)
+                self._settle_stored(inquiry, flow, stored, oldest.first_sent)
             except BaseException:
                 flow.close()
                 raise
@@ -649,7 +658,9 @@ class Publisher:
         self._sid = flow.subscribe(self.reply_prefix + b"*")
         yield from self._send_outstanding()
 
-    def _settle_stored(self, inquiry: Inquiry, stored: dict[bytes, int], first_sent: float) -> None:
+    def _settle_stored(
+        self, inquiry: Inquiry, flow: Flow, stored: dict[bytes, int], first_sent: float
+    ) -> None:
         """Settle what the stream has; raise when the others cannot be sent again."""
         inquiry.check_window(first_sent, self._options.ack_timeout_s)
         if not inquiry.can_look:
@@ -660,6 +671,9 @@ class Publisher:
         sequences = np.array(list(stored.values()), dtype=np.int64)
         for block in list(self._blocks):
             rows, places = block.outstanding_of(ids)
+            self._recovery.witnesses.note_highest(
+                flow.server_id, ids.take(places), sequences[places]
+            )
             if inquiry.keeps_last:
                 last.note(block.subjects_of(rows), block.first_row + rows)
             self._settle(block.first_row + rows, sequences[places])

@@ -22,6 +22,7 @@ from jetstream_spark.errors import (
 from jetstream_spark.options.format_options import SinkOptions
 from jetstream_spark.sink.claim import Claim
 from jetstream_spark.sink.inquiry import Inquiry
+from jetstream_spark.sink.witnesses import Witnesses
 
 
 class Recovery:
@@ -29,9 +30,10 @@ class Recovery:
 
     Args:
         claim: the attempt's hold on its partition, None without a ledger.
+        witnesses: where rows that are stored are noted.
 
     Attributes:
-        host, options: of the write.
+        host, options, witnesses: of the write.
         inquiry: how to find out what became of rows whose acks do not come; None when rows have no
             ids, and then nothing is sent again.
     """
@@ -45,10 +47,12 @@ class Recovery:
         options: SinkOptions,
         inquiry: Inquiry | None,
         claim: Claim | None = None,
+        witnesses: Witnesses | None = None,
     ) -> None:
         self.host = host
         self.options = options
         self.inquiry = inquiry
+        self.witnesses = witnesses or Witnesses()
         self._claim = claim
         self._outage = Patience(host, options.connection.outage_timeout_s)
         self._silences = 0  # since the last ack, of a server that is there

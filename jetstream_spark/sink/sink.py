@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -39,9 +39,14 @@ from jetstream_spark.sink.outgoing_rows import OutgoingRows
 from jetstream_spark.sink.publisher import Publisher
 from jetstream_spark.sink.recovery import Recovery
 from jetstream_spark.sink.stored_ids import read_stored_ids
+from jetstream_spark.sink.witnesses import Witness, Witnesses, first_gone
 
 # Frames of one kernel call: small enough for the cache, and far below 2 GiB.
 BLOCK_BYTES = 8 << 20
+_AGAIN_WITHOUT_LEDGER = (
+    "Run it again: all of it is written to the stream as it is now, but for rows that its "
+    "duplicate_window recognises."
+)
 
 _log = logging.getLogger("jetstream_spark")
 
@@ -57,6 +62,7 @@ class WrittenPartition(WriterCommitMessage):
         skipped: of these, rows that were not sent because an earlier attempt had stored them.
         created: the incarnation of the stream that was written to, "" when none was.
         last_sequence: as far as that stream is known to have come.
+        witnesses: rows that show whether the stream has what it had then.
         differs: the rows were skipped because their version had been written, but are not the same.
     """
 
@@ -69,6 +75,7 @@ class WrittenPartition(WriterCommitMessage):
     created: str = ""
     last_sequence: int = 0
     differs: bool = False
+    witnesses: tuple[Witness, ...] = ()
 
 
 class Columns(Protocol):
@@ -106,7 +113,7 @@ class Sink:
         if ledger is None:
             stream = yield from self._stream_state()
             ids = MessageIds(scope.text, partition)
-            return (yield from self._publish(batches, scope, ids, (), stream))
+            return (yield from self._publish(batches, scope, ids, {}, stream))
         attempt = yield from ledger.begin(partition)
         if attempt.standing is Standing.COMMITTED:
             return self._skipped(attempt, batches, scope, partition)
@@ -117,7 +124,14 @@ class Sink:
             ids = self._ids_of(batches, scope, partition)
             if ids.fingerprint == attempt.fingerprint:
                 rows, created = ids.fingerprint.rows, attempt.stream.created
-                return WrittenPartition(scope, partition, rows, skipped=rows, created=created)
+                return WrittenPartition(
+                    scope,
+                    partition,
+                    rows,
+                    skipped=rows,
+                    created=created,
+                    witnesses=attempt.witnesses,
+                )
             _log.warning(
                 "partition %d of %s was written before with other rows; rows of it that were in "
                 "another partition then are written twice, because the number of partitions was "
@@ -131,7 +145,7 @@ class Sink:
             check_duplicate_window(attempt.stream, self.options)
         ids = MessageIds(scope.text, partition)
         claim = Claim(self._control(), ledger, attempt)
-        stored: Collection[bytes] = ()
+        stored: Mapping[bytes, int] = {}
         is_resumed = bool(attempt.before) or attempt.standing is not Standing.FIRST
         if is_resumed:
             subject, batches = self._first_subject(batches)
@@ -146,7 +160,8 @@ class Sink:
         written = yield from self._publish(
             batches, scope, ids, stored, attempt.stream, last, is_resumed, claim
         )
-        yield from ledger.finish(attempt, ids.fingerprint, written.last_sequence)
+        done = ids.fingerprint, written.last_sequence, written.witnesses
+        yield from ledger.finish(attempt, *done)
         return written
 
     def _skipped(
@@ -155,10 +170,19 @@ class Sink:
         """The result for a partition whose version was written before."""
         if attempt.fingerprint is None:
             rows = sum(batch.num_rows for batch in batches)
-            return WrittenPartition(scope, partition, rows, skipped=rows)
+            return WrittenPartition(
+                scope, partition, rows, skipped=rows, witnesses=attempt.witnesses
+            )
         here = self._ids_of(batches, scope, partition).fingerprint
         differs = here != attempt.fingerprint
-        return WrittenPartition(scope, partition, here.rows, skipped=here.rows, differs=differs)
+        return WrittenPartition(
+            scope,
+            partition,
+            here.rows,
+            skipped=here.rows,
+            differs=differs,
+            witnesses=attempt.witnesses,
+        )
 
     def ledger(self, scope: Scope) -> Ledger | None:
         """Return the ledger of a write; None when it has none."""
@@ -171,7 +195,8 @@ class Sink:
         """Note in the ledger that all partitions are written.
 
         Raises: as `Ledger.commit`;
-            StreamRecreatedError: without a ledger, where tasks wrote to several incarnations.
+            StreamRecreatedError: without a ledger, where tasks wrote to several incarnations, or
+                were told by several servers of rows that are gone now.
         """
         written = [one for one in messages if isinstance(one, WrittenPartition)]
         incarnations = {one.created for one in written if one.created}
@@ -180,14 +205,37 @@ class Sink:
                 sum(one.rows for one in written),
                 incarnations,
                 reached=max(one.last_sequence for one in written),
+                witnesses=[witness for one in written for witness in one.witnesses],
                 differs=any(one.differs for one in written),
             )
         elif len(incarnations) > 1:
             raise StreamRecreatedError(
                 f"stream '{self.options.stream}' was deleted and made again while "
                 f"{written[0].scope.text} was written; rows of it are gone with the old one.",
-                "Run it again: all of it is written to the stream as it is now, but for rows that "
-                "its duplicate_window recognises.",
+                _AGAIN_WITHOUT_LEDGER,
+            )
+        else:
+            yield from self._look_back(written)
+
+    def _look_back(self, written: Sequence[WrittenPartition]) -> Operation[None]:
+        """Without a ledger, look for the rows of tasks that were told by several servers.
+
+        Raises:
+            StreamRecreatedError: some are gone.
+        """
+        witnesses = [witness for one in written for witness in one.witnesses]
+        if not self.options.stream or len({one.server for one in witnesses}) < 2:
+            return
+        control, name = self._control(), self.options.stream
+        yield from control.stream_state(name)
+        stale = [one for one in witnesses if one.server != control.server_id]
+        gone = yield from first_gone(control, name, stale)
+        if gone is not None:
+            raise StreamRecreatedError(
+                f"stream '{name}' has another message with sequence {gone.sequence} now than it "
+                f"had while {written[0].scope.text} was written: it was brought back from an older "
+                "copy, and acknowledged rows are gone.",
+                _AGAIN_WITHOUT_LEDGER,
             )
 
     def _control(self) -> Control:
@@ -198,7 +246,7 @@ class Sink:
         batches: Iterable[pa.RecordBatch],
         scope: Scope,
         ids: MessageIds,
-        stored: Collection[bytes],
+        stored: Mapping[bytes, int],
         stream: StreamState | None,
         last: LastStored | None = None,
         is_resumed: bool = False,
@@ -206,12 +254,18 @@ class Sink:
     ) -> Operation[WrittenPartition]:
         row = skipped = 0
         known = pa.array(list(stored), pa.binary()) if stored else None
-        publisher = yield from self._open(stream, ids, is_resumed, claim)
+        found = np.array(list(stored.values()), dtype=np.int64)
+        witnesses = Witnesses()
+        publisher = yield from self._open(stream, ids, is_resumed, claim, witnesses)
         try:
             for block in _blocks(batches):
                 rows = self.columns.take(block, row)
                 rows.ids = self._row_ids(rows, ids)
                 wanted = _not_in(rows.ids, known)
+                if stream is not None and rows.ids is not None and known is not None:
+                    places = pc.index_in(known, value_set=rows.ids)
+                    ours = np.flatnonzero(places.is_valid())
+                    witnesses.note_highest(stream.server_id, known.take(ours), found[ours])
                 if wanted is not None and last is not None:
                     wanted &= ~last.is_after(rows.subjects, np.arange(row, row + len(wanted)))
                 if wanted is not None:
@@ -236,6 +290,7 @@ class Sink:
             dead,
             created=stream.created if stream is not None else "",
             last_sequence=publisher.last_sequence,
+            witnesses=witnesses.found(),
         )
 
     def _open(
@@ -244,13 +299,14 @@ class Sink:
         ids: MessageIds,
         is_resumed: bool,
         claim: Claim | None,
+        witnesses: Witnesses,
     ) -> Operation[Publisher | BatchPublisher | FastPublisher | ObjectPublisher]:
         if self.options.object_store:
-            recovery = Recovery(self._host, self.options, None, claim)
+            recovery = Recovery(self._host, self.options, None, claim, witnesses)
             tag = ids.tag.decode()
             return ObjectPublisher(self._host, self.options, tag, is_resumed, recovery)
         inquiry = self._inquiry(stream, ids)
-        recovery = Recovery(self._host, self.options, inquiry, claim)
+        recovery = Recovery(self._host, self.options, inquiry, claim, witnesses)
         flow = yield from recovery.take()
         if self.options.publish_mode == "atomic":
             return BatchPublisher(recovery, flow)
@@ -259,7 +315,9 @@ class Sink:
         # a ledger nothing else does, and a key might go back to an earlier row (`key_order.py`).
         is_told = claim is not None or inquiry is None or not inquiry.can_go_back
         if self.options.publish_mode == "fast" and is_told:
-            return FastPublisher(recovery, flow, is_ordered=keeps_last)
+            looks = claim is not None and inquiry is not None and inquiry.can_look
+            is_alone = looks and self.options.dedupe == "auto"
+            return FastPublisher(recovery, flow, is_ordered=keeps_last, is_alone=is_alone)
         return Publisher(recovery, flow)
 
     def _first_subject(
@@ -337,8 +395,8 @@ class Sink:
 
     def _stored_ids(
         self, attempt: Attempt, stream: StreamState, scope: Scope, ids: MessageIds
-    ) -> Operation[Collection[bytes]]:
-        """Return the ids that earlier attempts at this partition stored."""
+    ) -> Operation[Mapping[bytes, int]]:
+        """Return the ids that earlier attempts at this partition stored, with their sequences."""
         if stream.retention != "limits":
             _log.warning(
                 "partition %d of %s is written again into '%s', which has %s retention; rows that "
@@ -348,7 +406,7 @@ class Sink:
                 stream.name,
                 stream.retention,
             )
-            return ()
+            return {}
         subject = self._stored_subject(stream)
         look = stream.name, attempt.first_sequence, self._id_prefix(ids), subject
         return (yield from read_stored_ids(self._control(), *look))

@@ -23,14 +23,15 @@ from collections.abc import Callable, Generator, Iterator
 from random import Random
 from typing import Any
 
-from jetstream_spark.errors import DataLossError, StreamTruncatedError
+from jetstream_spark.client.control import Control
+from jetstream_spark.errors import DataLossError, RetryableError, StreamTruncatedError
 from jetstream_spark.options.offsets import Newest
 from jetstream_spark.sink.ledger import ScopeKind
 from jetstream_spark.source.older_copy import CLOCK_STEP_MAX_NS
 from tests.connector_sim.engine import Query
 from tests.connector_sim.process import Join, Process
 from tests.connector_sim.program import Program
-from tests.connector_sim.stream_target import StreamTarget
+from tests.connector_sim.stream_target import RIVAL, StreamTarget
 from tests.connector_sim.truth import Life, Past, Truth, require
 from tests.connector_sim.world import World
 from tests.sim.clock import START
@@ -67,6 +68,7 @@ class Backup:
         self._program = program
         self._is_ours = is_ours
         self._random = Random(f"backup {program.seed}")
+        self._rivals = Random(f"rivals {program.seed}")
         self._is_pending = False  # files were put back, and the server has not started since
         self._reached: dict[str, int] = {}  # where each stream ended before
         self._must_tell: dict[str, Newest] = {}  # by stream: the one that is not there
@@ -104,6 +106,7 @@ class Backup:
             yield from enter()
             yield from self._put_back(host)
             leave()
+            yield from self._write_beside(host)
             yield from publish(random.choice([0, 3, 10, 30]))
             self._world.is_private = False
 
@@ -125,6 +128,18 @@ class Backup:
         self._world.is_private = random.random() < 0.7
         yield Join(lambda: False, host.now() + random.choice([0.01, 0.3, 2, 8]))
         server.start()
+
+    def _write_beside(self, host: Process) -> Generator[Any, Any, None]:
+        """Others bring the stream that is written to about as far again, or farther."""
+        target, chance = self._query.target, self._rivals
+        if not self._program.has_rivals or not isinstance(target, StreamTarget):
+            return
+        options = self._query.source_options.connection
+        control = Control(host, options, "keeper", patience_s=0)
+        for number in range(chance.choice([0, 1, 2, 4, 8, 16, 40])):
+            with contextlib.suppress(RetryableError):
+                payload = RIVAL + b"%d-%d" % (self._world.now_s, number)
+                yield from control.request_message("out.x", payload)
 
     # -- what is known then ----------------------------------------------------------------------
 
@@ -228,12 +243,15 @@ class Backup:
         return any(isinstance(error, loss) for error in errors)
 
     def written_before(self) -> frozenset[int]:
-        """The batches that were begun before files were put back.
+        """The batches of which rows may be gone without a word.
 
-        What a task of one has been told is not asked for again, when it is committed afterwards.
+        That are those whose commit had begun when files were put back; and where the commit does
+        not look for what tasks were told before that, those that were begun.
         """
-        begun = self._query.begun.items()
-        return frozenset(batch for batch, at in begun if at < self._back_at)
+        query, program = self._query, self._program
+        committed = {batch: begun for begun, _, batch in query.sink_commits}
+        since = committed if program.looks_back else query.begun
+        return frozenset(b for b in query.begun if since.get(b, 0.0) < self._back_at)
 
     def is_settled(self, calm_s: float) -> bool:
         """Whether all that has to be told has been told, or should have been by now.

@@ -70,9 +70,9 @@ def _nothing(self: Any, *arguments: Any) -> Operation[None]:
     yield from ()
 
 
-def _no_ids(self: Any, *arguments: Any) -> Operation[tuple[()]]:
+def _no_ids(self: Any, *arguments: Any) -> Operation[dict[bytes, int]]:
     yield from ()
-    return ()
+    return {}
 
 
 def _no_row(self: Any, row: Any) -> None:

@@ -42,6 +42,7 @@ class Program:
             remembered.
         retunes: each driver has other options for the tasks than the one before.
         put_backs: how often the server is given an older copy of its files.
+        has_rivals: others write into the sink stream, before Spark is back after that.
     """
 
     seed: int
@@ -76,6 +77,7 @@ class Program:
     row_stall_chance: float = 0.0
     retunes: bool = False
     put_backs: int = 0
+    has_rivals: bool = False
     habits: Habits = field(default_factory=Habits)
     source: dict[str, str] = field(default_factory=dict)
     sink: dict[str, str] = field(default_factory=dict)
@@ -91,6 +93,17 @@ class Program:
         """Whether the output is the input, however long a batch has to be run again."""
         has_ledger = self.ledger == "auto" and self.dedupe in ("auto", "column")
         return has_ledger and self.scope != "job"
+
+    @property
+    def looks_back(self) -> bool:
+        """Whether a batch is not committed when a row is gone that its tasks were told of.
+
+        The answer to a fast batch does not tell which of its rows was the last one stored, unless
+        nobody else can have stored one; and nobody looks for dead letters.
+        """
+        is_told = self.dedupe == "auto" or self.sink.get("publishMode") != "fast"
+        has_ledger = self.ledger == "auto" and self.dedupe in ("auto", "column")
+        return has_ledger and is_told and not self.has_dead_letters
 
     @property
     def forgets_ids(self) -> bool:
@@ -122,6 +135,7 @@ def choose(
     has_forgetting: bool = True,
     has_retuning: bool = True,
     has_older: bool = True,
+    has_rivals: bool = True,
 ) -> Program:
     """The program of a seed.
 
@@ -132,6 +146,7 @@ def choose(
         has_forgetting: likewise of servers that have forgotten the rows which were replaced.
         has_retuning: likewise of users who change options between two runs.
         has_older: likewise of servers that are given an older copy of their files.
+        has_rivals: likewise of others who write into the sink stream after that.
     """
     random = Random(f"program {seed}")
     program = Program(seed)
@@ -159,6 +174,8 @@ def choose(
                     program.retunes = Random(f"retuning {seed}").random() < 0.3
                     if has_older:
                         _choose_older(program, Random(f"older {seed}"))
+                        if has_rivals and program.kind == "older":
+                            program.has_rivals = Random(f"rivals {seed}").random() < 0.6
     return program
 
 

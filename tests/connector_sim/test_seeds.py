@@ -84,6 +84,14 @@ FOUND_OF_OLDER = {
     14576: "the newest message was of a subject that nobody keeps; ten seconds (simulator)",
 }
 
+# The same with others who write into the sink stream then.
+FOUND_OF_RIVALS = {
+    2579: "rows of a batch were gone and its stream as far again: it was committed without a word",
+    2790: "the same",
+    3073: "the same",
+    15031: "the same, of rows that an earlier run had committed and this one passed over",
+}
+
 
 @pytest.mark.parametrize("first", range(0, SEEDS, BLOCK))
 def test_the_promises_hold_and_everything_comes_to_its_end(
@@ -116,6 +124,11 @@ def test_seeds_with_other_options_that_once_failed(simulation: ModuleType, seed:
 
 @pytest.mark.parametrize("seed", FOUND_OF_OLDER, ids=lambda seed: f"{seed}")
 def test_seeds_with_older_files_that_once_failed(simulation: ModuleType, seed: int) -> None:
+    _play(simulation.Simulation(seed, simulation.choose(seed, has_rivals=False)))
+
+
+@pytest.mark.parametrize("seed", FOUND_OF_RIVALS, ids=lambda seed: f"{seed}")
+def test_seeds_with_rivals_that_once_failed(simulation: ModuleType, seed: int) -> None:
     _play(simulation.Simulation(seed))
 
 
