@@ -14,6 +14,7 @@ from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
+from jetstream_server.kernels.entries cimport check_optional, check_reach
 from jetstream_server.kernels.record_layout cimport (
     HEADER_ACCOUNTED_BYTES, HEADER_BYTES_AT, PREFIX_BYTES, SUBJECT_BYTES_AT, UNACCOUNTED_BYTES
 )
@@ -21,17 +22,10 @@ from jetstream_server.kernels.record_layout cimport (
 import array
 
 
-cdef int _check(Py_ssize_t stop, Py_ssize_t entries) except -1:
-    if stop > entries:
-        raise IndexError("more entries wanted than there are")
-    return 0
-
-
 cdef bint _has_dead(Py_ssize_t stop, Py_ssize_t entries, Py_ssize_t marks) except -1:
     """Tell whether dead entries are marked; there are marks for all entries, or none."""
-    _check(stop, entries)
-    if marks:
-        _check(stop, marks)
+    check_reach(stop, entries)
+    check_optional(stop, marks, 0)
     return marks > 0
 
 
@@ -49,9 +43,9 @@ def add_to_counters(
     cdef uint64_t sequence
     cdef unsigned int number
     cdef bint sparse = offsets.shape[0] > 0
-    _check(stop, subject_ids.shape[0])
+    check_reach(stop, subject_ids.shape[0])
     if sparse:
-        _check(stop, offsets.shape[0])
+        check_reach(stop, offsets.shape[0])
     if len(firsts) < known or len(lasts) < known:
         raise IndexError("counters of different lengths")
     for index in range(start, stop):
@@ -78,8 +72,8 @@ def names_of(
     cdef array.array lengths = array.array("H")
     cdef bytes names
     cdef char* text
-    _check(stop, positions.shape[0])
-    _check(stop, local_ids.shape[0])
+    check_reach(stop, positions.shape[0])
+    check_reach(stop, local_ids.shape[0])
     for index in range(stop):
         if <Py_ssize_t>local_ids[index] != known:
             continue
@@ -145,9 +139,9 @@ def merge(
     cdef Py_ssize_t index, appeared = 0, known = len(counts), stop = subject_ids.shape[0]
     cdef uint64_t span = last_seq - first_seq, last
     cdef unsigned int number
-    _check(stop, entries.shape[0])
-    _check(stop, first_entries.shape[0])
-    _check(stop, last_entries.shape[0])
+    check_reach(stop, entries.shape[0])
+    check_reach(stop, first_entries.shape[0])
+    check_reach(stop, last_entries.shape[0])
     if len(firsts) < known or len(lasts) < known:
         raise IndexError("counters of different lengths")
     for index in range(stop):
@@ -213,12 +207,9 @@ def select(
     cdef bint sparse = offsets.shape[0] > 0
     if count_max <= 0 or stop <= start:
         return start if count_max <= 0 else stop
-    _check(stop, positions.shape[0])
-    _check(stop, subject_ids.shape[0])
-    if some:
-        _check(stop, alive.shape[0])
-    if sparse:
-        _check(stop, offsets.shape[0])
+    check_reach(stop, positions.shape[0])
+    check_reach(stop, subject_ids.shape[0])
+    check_optional(stop, alive.shape[0], offsets.shape[0])
     space = min(count_max, <int64_t>(stop - start))
     array.resize(out_positions, first + space)
     array.resize(out_sequences, first + space)
@@ -312,11 +303,8 @@ def living(
     cdef Py_ssize_t index, entry = 0, holds = len(held), lacks = len(gone)
     cdef uint64_t offset
     cdef bint some = alive.shape[0] > 0, sparse = offsets.shape[0] > 0, is_held
-    _check(stop, sequences.shape[0])
-    if some:
-        _check(count, alive.shape[0])
-    if sparse:
-        _check(count, offsets.shape[0])
+    check_reach(stop, sequences.shape[0])
+    check_optional(count, alive.shape[0], offsets.shape[0])
     if stop <= start:
         return
     array.resize_smart(held, holds + stop - start)
@@ -356,11 +344,8 @@ def last_of_each(
     cdef size_t number, known = PyByteArray_GET_SIZE(pending)
     cdef char* wanted = PyByteArray_AS_STRING(pending)
     cdef bint some = alive.shape[0] > 0, sparse = offsets.shape[0] > 0
-    _check(stop, subject_ids.shape[0])
-    if some:
-        _check(stop, alive.shape[0])
-    if sparse:
-        _check(stop, offsets.shape[0])
+    check_reach(stop, subject_ids.shape[0])
+    check_optional(stop, alive.shape[0], offsets.shape[0])
     for index in range(stop - 1, start - 1, -1):
         if count_max <= 0:
             return
@@ -387,7 +372,7 @@ def localize(const unsigned int[::1] subject_ids, Py_ssize_t stop, array.array l
     cdef Py_ssize_t index, largest = 0, known = 0, first = len(local_ids)
     cdef uint32_t* numbers
     cdef array.array found = array.array("I")
-    _check(stop, subject_ids.shape[0])
+    check_reach(stop, subject_ids.shape[0])
     if stop <= 0:
         return found
     for index in range(stop):
@@ -435,11 +420,11 @@ def bury(
     cdef const uint8_t* record
     cdef char* living = PyByteArray_AS_STRING(alive)
     cdef bint chosen = flags.shape[0] > 0, sparse = offsets.shape[0] > 0
-    _check(stop, positions.shape[0])
-    _check(stop, subject_ids.shape[0])
-    _check(stop, PyByteArray_GET_SIZE(alive))
+    check_reach(stop, positions.shape[0])
+    check_reach(stop, subject_ids.shape[0])
+    check_reach(stop, PyByteArray_GET_SIZE(alive))
     if sparse:
-        _check(stop, offsets.shape[0])
+        check_reach(stop, offsets.shape[0])
     if stop > start:
         array.resize_smart(ranges, end + 2 * min(<int64_t>(stop - start), messages_max))
     try:

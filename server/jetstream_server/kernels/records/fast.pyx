@@ -16,6 +16,7 @@ from libc.string cimport memcmp, memcpy, memset
 from jetstream_server.kernels.checksum cimport (
     crc32c_by_cpu, crc32c_by_table, crc32c_has_cpu, crc32c_prepare
 )
+from jetstream_server.kernels.entries cimport check_optional, check_reach
 from jetstream_server.kernels.record_layout cimport (
     CHECKED_FROM, CHECKSUM_AT, HEADER_ACCOUNTED_BYTES, HEADER_BYTES_AT, KIND_AT, PREFIX_BYTES,
     SEQUENCE_AT, SUBJECT_BYTES_AT, TIMESTAMP_AT, UNACCOUNTED_BYTES
@@ -210,12 +211,6 @@ def scan_records(
     return position
 
 
-cdef int _check(Py_ssize_t stop, Py_ssize_t entries) except -1:
-    if stop > entries:
-        raise IndexError("more entries wanted than there are")
-    return 0
-
-
 def measure(
     const uint8_t[::1] buffer,
     const unsigned int[::1] positions,
@@ -231,9 +226,9 @@ def measure(
     cdef uint32_t size, header_bytes
     cdef const uint8_t* at
     cdef bint some = alive.shape[0] > 0
-    _check(stop, positions.shape[0])
+    check_reach(stop, positions.shape[0])
     if some:
-        _check(stop, alive.shape[0])
+        check_reach(stop, alive.shape[0])
     for index in range(start, stop):
         if some and not alive[index]:
             continue
@@ -274,12 +269,9 @@ def gather(
     cdef uint64_t position
     cdef char* base = PyByteArray_AS_STRING(target)
     cdef bint some = alive.shape[0] > 0, sparse = offsets.shape[0] > 0
-    _check(stop, positions.shape[0])
-    _check(stop, subject_ids.shape[0])
-    if some:
-        _check(stop, alive.shape[0])
-    if sparse:
-        _check(stop, offsets.shape[0])
+    check_reach(stop, positions.shape[0])
+    check_reach(stop, subject_ids.shape[0])
+    check_optional(stop, alive.shape[0], offsets.shape[0])
     if len(out_ids) != entry or len(out_sequences) != entry:
         raise IndexError("columns of different lengths")
     if stop > start:
