@@ -620,6 +620,23 @@ def test_no_turn_is_long_because_of_a_restored_stream_with_many_wildcards(tmp_pa
     assert max(bench.lines_of_turns) < LINES_OF_TURN_MAX, max(bench.lines_of_turns)
 
 
+@pytest.mark.parametrize("count", [1, 50_000])
+def test_no_turn_is_long_because_of_many_subjects_whose_last_message_is_asked_for(
+    tmp_path: Path, count: int
+) -> None:
+    bench = Bench(tmp_path)
+    bench.session.parser.payload_max = 1 << 22
+    config = {"name": "S", "subjects": ["s.*"], "allow_direct": True}
+    assert b'"error"' not in bench.ask("STREAM.CREATE.S", config)
+    bench.say(b"".join(b"PUB s.%d 0\r\n\r\n" % n for n in range(count)))
+    asked = [f"s.{n}" for n in range(90_000)]
+    for body in ({"multi_last": asked}, {"multi_last": asked, "up_to_seq": max(count - 1, 1)}):
+        bench.lines_of_turns = []
+        answer = bench.ask("DIRECT.GET.S", body)
+        assert (b"Nats-Sequence: 1\r\n" if count == 1 else b"413 Too Many") in answer
+        assert max(bench.lines_of_turns) < LINES_OF_TURN_MAX, bench.lines_of_turns
+
+
 @pytest.mark.parametrize("storage", ["file", "memory"])
 def test_no_turn_compares_all_subjects_with_many_wildcards(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, storage: str

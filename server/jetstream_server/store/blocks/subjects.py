@@ -28,6 +28,7 @@ _BOUNDS_MAX = 20_000  # subjects looked at for the next message
 _SETS_KEPT = 4  # sets that nobody holds: requests often ask by the same wildcard again
 _COMPARED_MAX = 64  # wildcards, with each name; of more, a tree is walked
 _PATTERNS_LOOKED_FOR = 8  # among the names of a block
+_LITERALS_LOOKED_FOR = 1000  # among the names of the table; of more, each name is looked at
 _BLOCKS_REMEMBERED = 4  # for one set; several consumers may read with it
 
 
@@ -177,6 +178,9 @@ class SubjectSet:
             self._wild = tuple([each for each in patterns if b"*" in each or b">" in each])
             wild = {*self._wild}
             self._literals = tuple([each for each in patterns if each not in wild])
+        self._among = frozenset[bytes]()  # the literals, if they are many
+        if len(self._literals) > _LITERALS_LOOKED_FOR:
+            self._among = frozenset(self._literals)
         self._tree = PatternTree()  # of those with wildcards, if there are many
         self._planted = 0  # how many of them are in it
         self._flags = bytearray()  # by subject id, 1 if wanted; the ids beyond are undecided
@@ -188,6 +192,16 @@ class SubjectSet:
     def has_wildcards(self) -> bool:
         """Return whether not all patterns are literal subjects."""
         return bool(self._wild)
+
+    @property
+    def _is_looked_for(self) -> bool:
+        """Whether its subjects are looked up one by one: few literals among any number of names,
+        or those on which nobody has decided."""
+        return not self._wild and not (
+            self._among
+            and self._generation == self._table.generation
+            and len(self._flags) == len(self._table.names)
+        )
 
     def flags(self) -> bytearray:
         """Return one byte per subject id."""
@@ -218,8 +232,16 @@ class SubjectSet:
                     stop = known + max(names_max // len(self._wild), 1)
                 flags.extend(bytes(stop - known))
                 filters.mark(table.names, known, stop, self._wild, flags)
+        elif self._among:
+            stop = min(stop, known + names_max)
+            flags.extend(map(self._among.__contains__, table.names[known:stop]))
+            return stop == len(table.names)
         else:
             flags.extend(bytes(stop - known))
+        if self._among:
+            for number in range(known, stop):
+                flags[number] |= table.names[number] in self._among
+            return stop == len(table.names)
         for literal in self._literals:
             number = table.ids.get(literal, -1)
             if known <= number < stop:
@@ -271,7 +293,7 @@ class SubjectSet:
         """Return the ids, `array('I')`, of the matching subjects that have messages and low <=
         `lasts` <= high."""
         table, lasts = self._table, self._table.lasts
-        if not self._wild:
+        if self._is_looked_for:
             numbers = (table.ids[name] for name in self._literals if table.count_of(name))
             return array("I", [number for number in numbers if low <= lasts[number] <= high])
         return filters.present(self.flags(), table.counts, lasts, low, high)
@@ -280,7 +302,7 @@ class SubjectSet:
         """Return the ids, `array('I')`, of the matching subjects that have messages, and perhaps
         some up to `high`: `firsts` <= high."""
         table, firsts = self._table, self._table.firsts
-        if not self._wild:
+        if self._is_looked_for:
             return array("I", [number for number in self.matching() if firsts[number] <= high])
         return filters.present(self.flags(), table.counts, firsts, 0, high)
 

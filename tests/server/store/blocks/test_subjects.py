@@ -98,3 +98,27 @@ def test_very_many_wildcards_are_a_tree_that_says_the_same(seed, monkeypatch):
     assert not chosen.decide(1)
     expected = [any(matches(pattern, name) for pattern in patterns) for name in names]
     assert list(chosen.flags()) == expected
+
+
+@pytest.mark.parametrize("wild", [(), (b"a.*",)])
+def test_among_very_many_literals_each_name_is_looked_for(wild, monkeypatch):
+    monkeypatch.setattr(sets, "_LITERALS_LOOKED_FOR", 3)
+    table = SubjectTable()
+    patterns = [b"s.%d" % number for number in range(5, 40, 2)]
+    chosen = table.choose([*patterns, *wild])
+    table.add([b"s.%d" % number for number in range(20)])
+    for number in range(0, 20, 3):
+        table.counts[number], table.firsts[number], table.lasts[number] = 1, number, number + 2
+    found = [(chosen.matching, (8, 12)), (chosen.begun, (12,))]
+    before = [[*ask(*given)] for ask, given in found]
+    assert before == [[9], [9]]
+    slices = 1
+    while not chosen.decide(6):
+        slices += 1
+    assert slices == (1 if wild else 4)  # with a wildcard it was decided to answer the questions
+    assert [number for number, flag in enumerate(chosen.flags()) if flag] == [*range(5, 20, 2)]
+    assert [[*ask(*given)] for ask, given in found] == before
+    table.add([b"s.21", b"s.22", b"a.x"])  # what came since is found as well
+    table.counts[20], table.lasts[20] = 1, 9
+    assert [*chosen.matching(8, 12)] == [9, 20]
+    assert [*chosen.flags()][20:] == [1, 0, bool(wild)]

@@ -39,6 +39,7 @@ _SLICE_LOADED = 16  # likewise, of messages that may be large, and anywhere
 _SLICE_WINDOWS = 4  # in which nothing is found
 _SLICE_SUBJECTS = 200_000  # compared with a filter
 _SLICE_COUNTED = 200_000  # messages
+_SLICE_PATTERNS = 10_000  # that are read, or prepared
 
 NOT_FOUND = b"404 Message Not Found"
 _NO_RESULTS = b"404 No Results"
@@ -175,8 +176,18 @@ class DirectSearch:
         up_to = self._up_to(wanted)
         if up_to is None:
             return _NO_RESULTS
-        filtered = store.filter([_encode(pattern) for pattern in wanted.multi_last])
+        is_long = len(wanted.multi_last) > _SLICE_PATTERNS
+        if is_long:  # it was read in this slice
+            yield
+        patterns = [pattern.encode("utf-8", "surrogateescape") for pattern in wanted.multi_last]
+        if is_long:
+            yield
+        filtered = store.filter(patterns)
+        if is_long:
+            yield
         while not store.decide(filtered, _SLICE_SUBJECTS):
+            yield
+        if is_long:
             yield
         sequences = store.last_sequences(filtered, up_to, _MULTI_LAST_MAX)
         if not sequences:

@@ -114,7 +114,9 @@ def _moment(value: Any) -> int:
 def _texts(value: Any) -> list[str]:
     if not isinstance(value, list):
         raise TypeError
-    return [_text(item) for item in value]
+    if not {*map(type, value)} <= {str}:
+        raise TypeError
+    return value
 
 
 _FIELDS: dict[str, Callable[[Any], Any]] = {
