@@ -4,7 +4,7 @@ The server drops a second publish of an id for two minutes or so. A query that w
 and runs its last micro-batch again would write it twice. So every partition leaves an entry:
 
     <scope>.<partition>    {"version": 7, "state": "started", "created": ..., "next": 1043,
-                            "inbox": "_INBOX...", "before": []}
+                            "after": {"seq": 1042, "time": ...}, "inbox": "_INBOX...", "before": []}
                            {... "state": "done", "last": 1292, "rows": 250, "low": ..., "high": ...,
                             "seen": [["NCMJ...", 1292, "..."]]}
     <scope>                {"version": 7, "created": ..., "next": 3043, "rows": 2000, "seen": ...},
@@ -14,11 +14,12 @@ All of them carry an `attempt`, a random token: when an answer is lost, the requ
 the token tells the attempt's own entry from that of another one that was quicker (`kv.py`).
 
 `version` is the micro-batch; `next` the sequence that the stream was about to give when the first
-attempt began, or when the batch was done; `last` a sequence that was stored; `created` the stream's
-incarnation, so that entries about a stream that was deleted and made again mean nothing; `low` and
-`high` are the fingerprint of the rows; `seen` has rows that show whether the stream still has what
-it had then (`witnesses.py`). A stream that ends before `next` or `last` was restored from
-an older snapshot: what is said about rows beyond its end means nothing either.
+attempt began, or when the batch was done; `after` the newest message then; `last` a sequence that
+was stored; `created` the stream's incarnation, so that entries about a stream that was deleted and
+made again mean nothing; `low` and `high` are the fingerprint of the rows; `seen` has rows that show
+whether the stream still has what it had then (`witnesses.py`). A stream that ends before `next` or
+`last` was restored from an older snapshot: what is said about rows beyond its end means nothing
+either.
 
 What an attempt finds, and what it may conclude (`Standing`):
 
@@ -65,6 +66,7 @@ from jetstream_spark.errors import (
     StreamNotFoundError,
     WriterFencedError,
 )
+from jetstream_spark.options.offsets import Newest
 from jetstream_spark.sink.kv import NO_ENTRY, KvBucket
 from jetstream_spark.sink.message_ids import Fingerprint
 from jetstream_spark.sink.witnesses import Witness, first_gone, highest_of_each
@@ -117,6 +119,7 @@ class Attempt:
     Attributes:
         standing: what earlier attempts left.
         first_sequence: nothing of this partition is stored in the stream before it.
+        after: the newest message of the stream when that was found, None where it is not known.
         stream: the state of the stream as the attempt began, None when COMMITTED.
         fingerprint: of the rows that an earlier attempt finished, when DONE; and when COMMITTED, as
             far as it is still known.
@@ -134,6 +137,7 @@ class Attempt:
     inbox: str = ""
     before: tuple[str, ...] = ()
     witnesses: tuple[Witness, ...] = ()
+    after: Newest | None = None
 
 
 class Ledger:
@@ -169,16 +173,22 @@ class Ledger:
             if _is_ahead(committed, stream) or _is_ahead(entry, stream):
                 # They were written after the look, or the stream was restored.
                 stream = yield from self._control.stream_state(self._stream)
+            are_gone = False
             if committed is not None and self._is_committed(committed, stream):
                 attempt = self._committed(key, committed, entry)
-                if not (yield from self._are_gone(attempt.witnesses, stream)):
+                are_gone = yield from self._are_gone(attempt.witnesses, stream)
+                if not are_gone:
                     return attempt
             attempt = self._found(key, entry, revision, stream)
-            if attempt.standing is Standing.DONE:
-                if not (yield from self._are_gone(attempt.witnesses, stream)):
+            if attempt.standing is Standing.DONE and not are_gone:
+                are_gone = yield from self._are_gone(attempt.witnesses, stream)
+                if not are_gone:
                     return attempt
+            if are_gone:
                 attempt.standing, attempt.first_sequence = Standing.RESUMED, stream.first
-                attempt.fingerprint, attempt.witnesses = None, ()
+                attempt.fingerprint, attempt.witnesses, attempt.after = None, (), None
+            elif attempt.standing is Standing.RESUMED and attempt.after is not None:
+                yield from self._look_at_begin(attempt, attempt.after, stream)
             if (yield from self._usable(self._claim(attempt))):
                 return attempt
         raise LedgerError(f"the ledger entry '{key}' is being written by others all the time.")
@@ -233,9 +243,10 @@ class Ledger:
         self, key: str, entry: dict[str, Any] | None, revision: int, stream: StreamState
     ) -> Attempt:
         """The attempt that results from this entry."""
-        attempt = Attempt(key, Standing.FIRST, revision, stream.next, stream)
+        attempt = Attempt(key, Standing.FIRST, revision, stream.next, stream, after=stream.newest)
         if entry is not None and entry["version"] == self._scope.version:
             attempt.before = (*entry["before"], *filter(None, [entry["inbox"]]))
+            attempt.after = None
             if entry["created"] != stream.created:
                 attempt.standing, attempt.first_sequence = Standing.RESUMED, stream.first
             elif int(entry["next"]) <= stream.next:
@@ -268,6 +279,20 @@ class Ledger:
             self._scope.name,
         )
         return True
+
+    def _look_at_begin(
+        self, attempt: Attempt, after: Newest, stream: StreamState
+    ) -> Operation[None]:
+        """Look at all of the stream if it was brought back since the first attempt began, and is as
+        far again: what that one has written afterwards has lower sequences than it began with.
+
+        Args:
+            after: the newest message at that time.
+        """
+        found = yield from self._control.time_at(stream.name, after.sequence)
+        is_known = bool(after.time_ns) and found is not None and found[0] == after.sequence
+        if is_known and found != after:
+            attempt.first_sequence, attempt.after = stream.first, None
 
     def _claim(self, attempt: Attempt) -> Operation[bool]:
         """Replace the entry that an attempt found with its own; return False if it has changed."""
@@ -309,7 +334,9 @@ class Ledger:
             RetryableError: there is no answer.
         """
         found = yield from self._bucket.get(attempt.key, flow)
-        if found is None or found.revision != attempt.revision:
+        # Where files of the server were put back, a revision is given twice, but no inbox.
+        inbox = b'"inbox":"%b"' % attempt.inbox.encode()
+        if found is None or found.revision != attempt.revision or inbox not in found.value:
             raise self.superseded(attempt)
 
     def superseded(self, attempt: Attempt) -> AttemptSupersededError:
@@ -323,11 +350,13 @@ class Ledger:
 
     def _started(self, attempt: Attempt) -> dict[str, Any]:
         assert attempt.stream is not None, "a committed attempt has nothing to write"
-        return self._entry("started", attempt.stream.created, attempt.first_sequence)
+        entry = self._entry("started", attempt.stream.created, attempt.first_sequence)
+        return entry | ({"after": attempt.after.to_json()} if attempt.after is not None else {})
 
     def _resume(self, attempt: Attempt, entry: dict[str, Any], stream: StreamState) -> None:
         """Let an attempt take over from another one in the same stream."""
         attempt.standing, attempt.first_sequence = Standing.RESUMED, int(entry["next"])
+        attempt.after = entry["after"]
         if entry["state"] == "done" and int(entry.get("last", 0)) < stream.next:
             attempt.standing, attempt.fingerprint = Standing.DONE, _fingerprint(entry)
             attempt.witnesses = entry["seen"]
@@ -591,6 +620,8 @@ class Ledger:
             entry = json.loads(found.value)
             entry["version"], entry["created"] = int(entry["version"]), str(entry["created"])
             entry["inbox"], entry["before"] = entry.get("inbox", ""), entry.get("before", [])
+            after = entry.get("after")
+            entry["after"] = None if after is None else Newest.from_json(after)
             entry["seen"] = tuple(map(Witness.from_json, entry.get("seen", ())))
             if not all(map(_INBOX.fullmatch, [*filter(None, [entry["inbox"]]), *entry["before"]])):
                 raise ValueError

@@ -8,10 +8,11 @@ from dataclasses import replace
 
 import pytest
 
-from jetstream_spark.client.blocking import Blocking, run
+from jetstream_spark.client import pool
+from jetstream_spark.client.blocking import Blocking, run, this_host
 from jetstream_spark.client.control import Control
 from jetstream_spark.client.operation import Transfer
-from jetstream_spark.errors import LedgerError, WriterFencedError
+from jetstream_spark.errors import AttemptSupersededError, LedgerError, WriterFencedError
 from jetstream_spark.sink.kv import KvBucket
 from jetstream_spark.sink.ledger import Ledger, Scope, ScopeKind, Standing
 from jetstream_spark.sink.message_ids import Fingerprint
@@ -273,6 +274,49 @@ def test_a_stream_from_an_older_snapshot_gets_the_batch_again(make_ledger, strea
     assert earlier(make_ledger, 3, 5).begin(0).first_sequence == 1
     earlier(make_ledger, 3, 9).commit(3)
     assert earlier(make_ledger, 3, 9).begin(0).standing is Standing.COMMITTED
+
+
+def test_an_attempt_that_began_in_a_stream_that_was_brought_back_since_is_looked_for_everywhere(
+    make_ledger, stream, caplog
+) -> None:
+    """It may have looked before that and written after it, and others have come as far again."""
+    publish(stream, 5)
+    began = make_ledger(3).begin(0)
+    publish(stream, 2)
+    again = make_ledger(3).begin(0)
+    assert (began.first_sequence, again.first_sequence) == (6, 6)
+    assert again.after == began.after
+    key = f"{make_ledger(3).inner._key}.0"
+    found = make_ledger.bucket.get(key)
+    entry = json.loads(found.value)
+    entry["after"] |= {"time": "2001-02-03T04:05:06.789Z"}
+    make_ledger.bucket.put(key, json.dumps(entry).encode(), found.revision)
+    elsewhere = make_ledger(3).begin(0)
+    assert (elsewhere.standing, elsewhere.first_sequence) == (Standing.RESUMED, 1)
+    assert make_ledger(3).begin(0).first_sequence == 1
+    found = make_ledger.bucket.get(key)
+    entry = json.loads(found.value) | {
+        "next": 6,
+        "after": {"seq": 5, "time": "2001-02-03T04:05:06Z"},
+    }
+    make_ledger.bucket.put(key, json.dumps(entry).encode(), found.revision)
+    stream.control.request(f"STREAM.MSG.DELETE.{stream.name}", {"seq": 5})
+    assert make_ledger(3).begin(0).first_sequence == 6, "nothing tells"
+
+
+def test_a_revision_that_was_given_twice_is_not_taken_for_ones_own(make_ledger, stream) -> None:
+    """Another attempt's entry has it, after files of the server were put back."""
+    attempt = make_ledger(3).begin(0)
+    key = make_ledger(3).inner._key + ".0"
+    flow = run(pool.connect(this_host(), stream.sink().connection, "test"))
+    run(make_ledger(3).inner.check_held(attempt, flow))
+    entry = json.loads(make_ledger.bucket.get(key).value)
+    entry |= {"inbox": "_INBOX.abc", "before": [attempt.inbox]}
+    make_ledger.bucket.put(key, json.dumps(entry).encode(), attempt.revision)
+    attempt.revision = make_ledger.bucket.get(key).revision
+    with pytest.raises(AttemptSupersededError):
+        run(make_ledger(3).inner.check_held(attempt, flow))
+    flow.close()
 
 
 def test_rows_removed_since_the_first_attempt_are_told(make_ledger, stream, caplog) -> None:
