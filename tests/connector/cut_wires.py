@@ -6,6 +6,7 @@ says so, delays them or answers them with a broken connection instead of the out
 
 from __future__ import annotations
 
+import contextlib
 import socket
 from collections.abc import Callable, Generator, Iterable
 from typing import Any
@@ -101,10 +102,14 @@ class Stall:
         return ()
 
     def let_go(self, *, is_lost: bool = False) -> None:
-        """Deliver what was kept, unless it is lost; then the end of the connection."""
+        """Deliver what was kept, unless it is lost; then the end of the connection. Return when
+        the server has read all of it, and ended it too."""
         assert self._socket is not None, "nothing was held"
-        self._socket.setblocking(True)
-        if not is_lost:
-            self._socket.sendall(self._held)
-        self._socket.shutdown(socket.SHUT_RDWR)
-        self._socket.close()
+        with self._socket as kept:
+            kept.settimeout(30)
+            if not is_lost:
+                kept.sendall(self._held)
+            kept.shutdown(socket.SHUT_WR)
+            with contextlib.suppress(ConnectionError):
+                while kept.recv(65536):
+                    pass

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+import os
 import shutil
-import time
 from pathlib import Path
 
 import pytest
 from pyspark.sql import functions as f
+
+from tests.forgotten_ids import until_forgotten
 
 pytestmark = [pytest.mark.spark, pytest.mark.genuine]
 
@@ -20,6 +23,7 @@ def query(spark, genuine, control, tmp_path, request):
     control.request(f"STREAM.CREATE.{name}", body)
     folder = tmp_path / "in"
     folder.mkdir()
+    times = itertools.count(1_700_000_000)
 
     def run(**options) -> None:
         lines = spark.readStream.option("maxFilesPerTrigger", 1).text(str(folder))
@@ -30,12 +34,14 @@ def query(spark, genuine, control, tmp_path, request):
         started.awaitTermination()
 
     def add(file: str, rows: list[str]) -> None:
-        (folder / file).write_text("\n".join(rows) + "\n")
-        time.sleep(0.02)  # files are taken in the order of their times
+        path = folder / file
+        path.write_text("\n".join(rows) + "\n")
+        os.utime(path, (next(times), next(times)))  # files are taken in the order of these
 
     run.add, run.checkpoint = add, tmp_path / "checkpoint"  # type: ignore[attr-defined]
     run.count = lambda: control.stream_state(name).messages  # type: ignore[attr-defined]
     run.stream = name  # type: ignore[attr-defined]
+    run.forget = lambda: until_forgotten(control, name, f"{name}.a")  # type: ignore[attr-defined]
     return run
 
 
@@ -50,7 +56,7 @@ def test_batches_are_written_and_a_rerun_one_is_not(query) -> None:
     query.add("b", ["3", "2"])
     query()
     assert query.count() == 5
-    time.sleep(0.25)  # longer than the stream's duplicate window
+    query.forget()
     forget_commit(query.checkpoint, 1)
     query()
     assert query.count() == 5
@@ -65,7 +71,7 @@ def test_a_batch_committed_by_no_driver_is_completed(query, control) -> None:
     control.request(
         "STREAM.PURGE.KV_spark-jetstream-ledger", {"filter": f"$KV.*.query.*.{query.stream}"}
     )
-    time.sleep(0.25)
+    query.forget()
     forget_commit(query.checkpoint, 0)
     query()
     assert query.count() == 100
@@ -94,7 +100,7 @@ def test_foreach_batch_with_a_transaction_is_written_once(spark, query, genuine,
             frame.write.format("jetstream").mode("append").options(
                 servers=genuine.url, stream=query.stream, txnAppId="app", txnVersion=batch_id
             ).save()
-            time.sleep(0.15)
+            query.forget()
 
     query.add("a", ["x"])
     lines = spark.readStream.text(str(tmp_path / "in"))

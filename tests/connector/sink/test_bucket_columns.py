@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import time
 
 import pyarrow as pa
 import pytest
@@ -29,6 +28,7 @@ from jetstream_spark.sink.columns_of_write import columns_of_write
 from jetstream_spark.sink.ledger import Scope, ScopeKind
 from jetstream_spark.sink.sink import Sink
 from tests.connector.cut_wires import outgoing, watched, without_answer
+from tests.forgotten_ids import until_forgotten
 
 pytestmark = pytest.mark.genuine
 KINDS = {
@@ -173,19 +173,20 @@ def test_each_operation_is_done_once_though_its_answer_is_lost(genuine, more) ->
 
 
 @pytest.mark.parametrize(
-    ("window_ns", "last", "revisions"), [(120 * 10**9, b"theirs", 2), (10**8, b"ours", 3)]
+    ("is_forgotten", "last", "revisions"), [(False, b"theirs", 2), (True, b"ours", 3)]
 )
 def test_another_writer_replaces_a_row_whose_answer_is_lost(
-    genuine, window_ns, last, revisions
+    genuine, is_forgotten, last, revisions
 ) -> None:
     """Whether it was stored nobody can tell then; a `put` that is not acknowledged may be done
     again, unless the server remembers its id."""
-    bucket = Bucket(genuine.url, duplicate_window=window_ns)
+    bucket = Bucket(genuine.url, duplicate_window=10**8 if is_forgotten else 120 * 10**9)
 
     def replace(effect: Effect) -> tuple[()]:
         if isinstance(effect, Open) and bucket.state.next == 2:
+            if is_forgotten:
+                until_forgotten(bucket.control, f"KV_{bucket.name}", f"$KV.{bucket.name}.a")
             bucket.control.request_message(f"$KV.{bucket.name}.a", b"theirs")
-            time.sleep(0.25)
         return ()
 
     write = without_answer(bucket.writing(put("a", b"ours")), lambda sent: b"Nats-Msg-Id" in sent)

@@ -32,6 +32,7 @@ from jetstream_spark.sink.ledger import Scope, ScopeKind
 from jetstream_spark.sink.sink import Sink
 from jetstream_spark.sink.sink_columns import SinkColumns
 from jetstream_spark.sink.writer import JetStreamWriter, write_partition
+from tests.forgotten_ids import until_forgotten
 
 pytestmark = pytest.mark.genuine
 SCHEMA = StructType().add("subject", StringType()).add("data", BinaryType())
@@ -67,8 +68,12 @@ def forgetful(make_stream, genuine):
     return make_stream(genuine.url, duplicate_window=100_000_000)
 
 
-def wait_for_window() -> None:
-    time.sleep(0.25)
+def until_stored(stream, count: int) -> None:
+    """Wait for what a torn attempt has sent."""
+    deadline = time.monotonic() + 30
+    while stream.count < count:
+        assert time.monotonic() < deadline, f"{stream.count} of {count} are stored"
+        time.sleep(0.01)
 
 
 def test_a_partition_is_written_and_run_again_without_effect(stream) -> None:
@@ -85,7 +90,7 @@ def test_outside_the_duplicate_window_a_finished_partition_writes_nothing_twice(
     subject = f"{forgetful.subject}.a"
     rows = numbered(200) + [b"same"] * 3
     write(forgetful, query("q2"), [batch(subject, rows)])
-    wait_for_window()
+    until_forgotten(forgetful.control, forgetful.name, subject)
     random.Random(1).shuffle(rows)
     again = write(forgetful, query("q2"), [batch(subject, rows[:50]), batch(subject, rows[50:])])
     assert (again.rows, again.skipped) == (203, 203)
@@ -101,12 +106,12 @@ def test_outside_the_window_a_torn_partition_is_completed(forgetful) -> None:
 
     with pytest.raises(RuntimeError):
         write(forgetful, query("q3"), torn())
-    wait_for_window()
-    stored = forgetful.count
+    until_stored(forgetful, 102)
+    until_forgotten(forgetful.control, forgetful.name, subject)
     whole = [*numbered(250), b"same", b"same", b"same"]
     random.Random(2).shuffle(whole)
     again = write(forgetful, query("q3"), [batch(subject, whole)])
-    assert (again.rows, again.skipped) == (253, stored)
+    assert (again.rows, again.skipped) == (253, 102)
     assert sorted(data for _, _, data in forgetful.messages()) == sorted(whole)
 
 
@@ -128,18 +133,18 @@ def test_a_torn_partition_is_found_under_the_subject_that_the_stream_gave_it(
 
     with pytest.raises(RuntimeError):
         write(stream, query("q3t"), torn(), schema=data, subject=subject)
-    wait_for_window()
-    stored = stream.count
+    until_stored(stream, 100)
+    until_forgotten(stream.control, stream.name, subject)
     whole = pa.record_batch([pa.array(numbered(250), pa.binary())], ["data"])
     again = write(stream, query("q3t"), [whole], schema=data, subject=subject)
-    assert (again.skipped, stream.count) == (stored, 250)
+    assert (again.skipped, stream.count) == (100, 250)
     assert stream.messages()[0][0] == "kept.a"
 
 
 def test_rows_dealt_differently_after_a_finish_are_not_lost(forgetful, caplog) -> None:
     subject = f"{forgetful.subject}.a"
     write(forgetful, query("q4"), [batch(subject, [b"a", b"b"])], partition=0)
-    wait_for_window()
+    until_forgotten(forgetful.control, forgetful.name, subject)
     again = write(forgetful, query("q4"), [batch(subject, [b"a", b"c"])], partition=0)
     assert (again.rows, again.skipped) == (2, 1)
     assert "partition 0 of query:q4:1" in caplog.text and "are written twice" in caplog.text
@@ -152,7 +157,7 @@ def test_a_committed_batch_is_not_written_by_any_partition(forgetful) -> None:
     writer = JetStreamWriter(forgetful.sink(), SCHEMA)
     message = write(forgetful, query("q5"), [batch(subject, numbered(10))])
     writer.commit([message, None])
-    wait_for_window()
+    until_forgotten(forgetful.control, forgetful.name, subject)
     for partition in (0, 1):
         again = write(forgetful, query("q5"), [batch(subject, numbered(10))], partition)
         assert again.skipped == 10
@@ -183,7 +188,7 @@ def test_an_attempt_that_follows_another_does_not_bring_back_what_was_replaced(
 
     with pytest.raises(RuntimeError):
         write(stream, query("kept"), torn(), maxInFlight=1)
-    wait_for_window()
+    until_forgotten(stream.control, stream.name, f"{stream.subject}.a")
     again = write(stream, query("kept"), [first, second])
     assert (again.rows, again.skipped) == (7, 4)
     kept = {subject[-1]: data for subject, _, data in messages_of(stream)}
@@ -225,7 +230,8 @@ def test_own_ids_are_kept_and_torn_partitions_completed(forgetful) -> None:
 
     with pytest.raises(RuntimeError):
         write(forgetful, query("q6"), torn(), schema=WITH_IDS, dedupe="column")
-    wait_for_window()
+    until_stored(forgetful, 20)
+    until_forgotten(forgetful.control, forgetful.name, f"{forgetful.subject}.a")
     write(forgetful, query("q6"), [rows(30)], schema=WITH_IDS, dedupe="column")
     assert forgetful.count == 30
     assert b"Nats-Msg-Id: id-29\r\n" in forgetful.messages()[29][1]
@@ -240,10 +246,9 @@ def test_a_work_queue_relies_on_the_window(make_stream, genuine, caplog) -> None
 
     with pytest.raises(RuntimeError):
         write(queue, query("q7"), torn())
-    wait_for_window()  # for the rows of the torn attempt that are still on their way
-    stored = queue.count
+    until_stored(queue, 5)
     again = write(queue, query("q7"), [batch(f"{queue.subject}.a", numbered(10))])
-    assert (again.duplicates, queue.count) == (stored, 10)
+    assert (again.duplicates, queue.count) == (5, 10)
     assert "which has workqueue retention" in caplog.text
 
 
@@ -287,7 +292,7 @@ def test_without_a_ledger_a_version_of_the_past_is_written_again(forgetful, opti
         rows = [batch(subject, [b"%d" % version])]
         written = write(forgetful, query("past", version), rows, **options)
         assert (written.skipped, written.duplicates) == (0, 0)
-        wait_for_window()
+        until_forgotten(forgetful.control, forgetful.name, subject)
     assert [data for _, _, data in forgetful.messages()] == [b"1", b"2", b"1"]
 
 
