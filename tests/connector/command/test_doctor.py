@@ -34,6 +34,11 @@ def examine(command, genuine):
     return examine
 
 
+def without_kernels(warnings: list[str]) -> list[str]:
+    """Leave out what is said where kernels are pure, as they may be here."""
+    return [one for one in warnings if not one.startswith("kernels:")]
+
+
 def test_the_machine_and_the_servers(examine):
     code, found = examine()
     checks = [one.split(":")[0] for one in found["ok"] + found["warn"]]
@@ -115,20 +120,20 @@ def test_whoever_may_not_look_at_messages_is_told_what_is_missed(
         stream = make_stream(url)
         job = ("-o", "user=reader", "-o", "password=b", "-o", f"stream={stream.name}")
         code, found = examine("readStream", *job, servers=url)
-        [missed] = found["warn"]
+        [missed] = without_kernels(found["warn"])
         assert (code, found["fail"]) == (0, [])
         assert f"may not publish $JS.API.STREAM.MSG.GET.{stream.name} (whether the" in missed
         assert "older copy" in missed
         # A batch needs no such right, and a user who has it is well.
         code, found = examine("read", *job, servers=url)
-        assert (code, found["warn"]) == (0, [])
+        assert (code, without_kernels(found["warn"])) == (0, [])
         write(f"$JS.API.STREAM.MSG.GET.{stream.name}")
         os.kill(pid, signal.SIGHUP)
         for _ in range(100):
             code, found = examine("readStream", *job, servers=url)
-            if not found["warn"]:
+            if not without_kernels(found["warn"]):
                 break
-        assert (code, found["warn"]) == (0, [])
+        assert (code, without_kernels(found["warn"])) == (0, [])
         assert any("the job can be run" in one for one in found["ok"])
     finally:
         if bundled is not None:
