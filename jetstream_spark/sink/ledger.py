@@ -444,6 +444,7 @@ class Ledger:
                 "of it are gone with the old one.",
                 self._again(),
             )
+        reached = max([reached, *(one.sequence for one in witnesses)])
         if reached >= stream.next and not stream.is_replicated:  # else its leader may be late
             raise LedgerError(
                 f"stream '{self._stream}' ends before sequence {stream.next}, and had come to "

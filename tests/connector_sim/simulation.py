@@ -93,6 +93,7 @@ class Simulation:
         if program.put_backs:
             known = self.world, self.truth, self.query, program
             self._backup = Backup(*known, self._is_subject_ours)
+        self._more: set[bytes] = set()
         self._marks: dict[str, Any] = {}
         self._looked_at = self._calm_since = 0.0
 
@@ -212,7 +213,11 @@ class Simulation:
         """Publish messages beside those of the program, each tried once."""
         for number in range(count):
             stream, token = self._target()
-            yield from self._publish(stream, token, b"more-%d-%d" % (self.world.now_s, number))
+            data = b"more-%d-%d" % (self.world.now_s, number)
+            while data in self._more:
+                data += b"."
+            self._more.add(data)
+            yield from self._publish(stream, token, data)
 
     def _publish(self, stream: str, token: str, data: bytes) -> Generator[Any, Any, bool]:
         """Publish a message; tell whether it is known what became of it.

@@ -90,6 +90,8 @@ FOUND_OF_RIVALS = {
     2790: "the same",
     3073: "the same",
     15031: "the same, of rows that an earlier run had committed and this one passed over",
+    111612: "the same, of rows of a task that found them written, in a stream that was behind",
+    107369: "two messages had the same payload, so one was there too often (simulator)",
 }
 
 

@@ -16,6 +16,7 @@ from jetstream_spark.errors import AttemptSupersededError, LedgerError, WriterFe
 from jetstream_spark.sink.kv import KvBucket
 from jetstream_spark.sink.ledger import Ledger, Scope, ScopeKind, Standing
 from jetstream_spark.sink.message_ids import Fingerprint
+from jetstream_spark.sink.witnesses import Witness
 from tests.connector.cut_wires import without_answer
 
 pytestmark = pytest.mark.genuine
@@ -351,6 +352,9 @@ def test_a_stream_that_goes_back_within_a_batch_is_an_error(make_ledger, stream)
         make_ledger(3, kind).commit(2, reached=1)
         with pytest.raises(LedgerError, match=r"before sequence 2, .* come to 2 .*Run it again"):
             make_ledger(4, kind).commit(2, reached=2)
+        found = [Witness("", 3, b"x")]  # by an attempt that had nothing to write itself
+        with pytest.raises(LedgerError, match=r"before sequence 2, .* come to 3 .*Run it again"):
+            make_ledger(4, kind).commit(2, reached=1, witnesses=found)
 
 
 def test_batches_that_a_ledger_does_not_know_any_more_are_told(make_ledger, caplog) -> None:

@@ -245,8 +245,9 @@ def test_what_a_ledger_that_was_kept_says_is_not_believed(
 
 
 @pytest.mark.genuine
+@pytest.mark.parametrize("later", [0, 5], ids=["it is behind", "it is as far again"])
 def test_without_a_ledger_tasks_that_several_servers_told_are_looked_for(
-    place, make_stream
+    place, make_stream, later
 ) -> None:
     stream = make_stream(place.url)
     options = stream.sink(ledger="none")
@@ -254,11 +255,13 @@ def test_without_a_ledger_tasks_that_several_servers_told_are_looked_for(
     place.take_copy()
     lost = write(options, parts[:1], 0)
     place.put_back()
-    for _ in range(5):
+    for _ in range(later):
         publish(stream, "")
     kept = write(options, parts[1:], 1)
     run(sink(options).commit([kept]))
-    with pytest.raises(StreamRecreatedError, match=r"another message .* duplicate_window"):
+    with pytest.raises(
+        StreamRecreatedError, match=r"at sequence 2 what it had .* duplicate_window"
+    ):
         run(sink(options).commit([lost, kept]))
 
 
