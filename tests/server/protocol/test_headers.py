@@ -62,6 +62,10 @@ def test_strip_of_the_last_line_leaves_no_block() -> None:
     assert headers.strip(untouched, (b"A",)) == untouched
 
 
+def test_strip_leaves_a_line_that_does_not_end() -> None:
+    assert headers.strip(b"NATS/1.0\r\nA: 1\r\nA: 2", (b"A",)) == b"NATS/1.0\r\nA: 2"
+
+
 def test_append_goes_before_the_empty_line() -> None:
     block = b"NATS/1.0\r\nA:2\r\n\r\n"
     added = headers.append(block, [(b"Nats-Stream", b"S"), (b"Nats-Sequence", b"7")])

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 from jetstream_server.base.clock import SECOND
 from jetstream_server.base.errors import ApiError
+from jetstream_server.core.steps import without_pauses
+from jetstream_server.core.subject import SUBJECT_BYTES_MAX
 from jetstream_server.jetstream.configs.consumer_checks import (
+    check_filters,
     check_update,
     check_workqueue,
 )
@@ -170,3 +175,26 @@ def test_what_a_work_queue_wants_of_a_new_consumer(fields, code):
     with pytest.raises(ApiError) as caught:
         check_workqueue(ConsumerConfig(**fields))
     assert caught.value.err_code == code
+
+
+def test_a_filter_is_no_longer_than_a_subject(refusal):
+    longest = "b" * SUBJECT_BYTES_MAX
+    assert refusal(filter_subjects=["a", longest + "b"]) == (10052, "invalid subject")
+    without_pauses(check_filters(ConsumerConfig(filter_subjects=["a", longest])))
+
+
+def test_filters_that_meet_in_too_many_ways_overlap(refusal):
+    ways = itertools.product("*x", repeat=11)
+    filters = [".".join((*way, str(n))) for n, way in enumerate(ways)]
+    overlap = 10138, "consumer subject filters cannot overlap"
+    assert refusal(filter_subjects=filters) == overlap
+
+
+@pytest.mark.parametrize(("last", "code"), [("", 10139), ("a..b", 10052), ("f.1999", 10138)])
+def test_the_last_of_many_filters_is_looked_at_in_steps(last, code):
+    steps = check_filters(ConsumerConfig(filter_subjects=[*(f"f.{n}" for n in range(2000)), last]))
+    pauses = 0
+    with pytest.raises(ApiError) as caught:
+        for _ in steps:
+            pauses += 1
+    assert caught.value.err_code == code and pauses > 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import pytest
@@ -403,3 +404,27 @@ def test_a_sealed_stream_stays_sealed() -> None:
 )
 def test_free_updates(new: dict[str, Any]) -> None:
     stream_checks.check_update(with_defaults(decoded()), with_defaults(decoded(**new)))
+
+
+def test_subjects_that_meet_in_too_many_ways_are_refused() -> None:
+    ways = itertools.product("*x", repeat=11)
+    subjects = [".".join((*way, str(n))) for n, way in enumerate(ways)]
+    assert refusal(decoded(subjects=subjects)) == (10052, stream_checks.TOO_MANY_MEET)
+
+
+@pytest.mark.parametrize(
+    ("last", "text"),
+    [
+        ("a..b", "invalid subject"),
+        ("$JS.API.>", NO_ACK_JS),
+        ("s.1999", 'subject "s.1999" overlaps with "s.1999"'),
+    ],
+)
+def test_the_last_of_many_subjects_is_looked_at_in_steps(last: str, text: str) -> None:
+    config = decoded(subjects=[*(f"s.{n}" for n in range(2000)), last])
+    pauses = 0
+    with pytest.raises(ApiError) as caught:
+        for _ in stream_checks.check_subjects(config):
+            pauses += 1
+    assert (caught.value.err_code, caught.value.description) == (10052, text)
+    assert pauses > 2

@@ -62,6 +62,19 @@ def test_an_hour_may_have_one_digit() -> None:
             "2020-01-01T00:00:00+25:00",
             'parsing time "2020-01-01T00:00:00+25:00": time zone offset hour out of range',
         ),
+        (
+            "2020-01-01T00:00:00+24:61",
+            'parsing time "2020-01-01T00:00:00+24:61": time zone offset minute out of range',
+        ),
+        (
+            "2020-01-01T00:00:00Zx",
+            'parsing time "2020-01-01T00:00:00Zx": extra text: "x"',
+        ),
+        (
+            "2020-01-01T00:00:00+1:00",
+            f'parsing time "2020-01-01T00:00:00+1:00" as "{LAYOUT}": '
+            'cannot parse "+1:00" as "Z07:00"',
+        ),
     ],
 )
 def test_refusals(text: str, refusal: str) -> None:

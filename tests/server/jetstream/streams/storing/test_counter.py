@@ -79,3 +79,16 @@ def test_sources_are_handed_on_and_a_broken_total_is_not_added_to(
     for broken in (b"", b"[]", b'{"val":1}', b'{"val":"x"}', b"\xff"):
         counters.store.append(b"s.c", b"", broken, bench.now)
         assert add(bench, counters, 1, b"s.c")["error"]["err_code"] == 10172
+
+
+def test_increments_of_a_batch_add_up_and_count_when_it_is_committed(bench: Any) -> None:
+    stream = bench.stream(allow_msg_counter=True, allow_atomic=True)
+    add(bench, stream, 10)
+    for at, (amount, subject) in enumerate([(1, b"s.a"), (2, b"s.b"), (4, b"s.a"), (8, b"s.a")], 1):
+        commit = ["Nats-Batch-Commit: 1"] if at == 4 else []
+        lines = ["Nats-Batch-Id: b", f"Nats-Batch-Sequence: {at}", *commit]
+        bench.publish_all(stream, [(subject, b"", [f"Nats-Incr: {amount}", *lines])])
+        assert stream.store.last_seq == (5 if commit else 1)
+    totals = [stream.store.load(sequence).payload for sequence in range(1, 6)]
+    assert totals == [b'{"val":"%d"}' % total for total in (10, 11, 2, 15, 23)]
+    assert add(bench, stream, 1)["val"] == "24"
