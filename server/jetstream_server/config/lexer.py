@@ -16,8 +16,10 @@ import datetime
 import hashlib
 import os
 import re
+from bisect import bisect_left
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -139,6 +141,9 @@ def _shown(character: str) -> str:
     return {"": "\0", "\n": "\\n"}.get(character, character)
 
 
+_SIZED_AT_ONCE = 1024  # characters
+
+
 @dataclass(slots=True, eq=False)
 class _ConfigParser:
     """One file being parsed.
@@ -155,21 +160,34 @@ class _ConfigParser:
     environment: Mapping[str, str]
     opened: tuple[str, ...]
     at: int = 0
-    counted: tuple[int, int] = (0, 1)  # a place and its line, so that lines are counted once
+    # Where lines end; and, unless a character is a byte, how many bytes there are before every so
+    # many characters: a configuration that a program has written may be one long line.
+    ends: list[int] = field(default_factory=list)
+    sizes: list[int] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.ends = [found.start() for found in re.finditer("\n", self.text)]
+        if not self.text.isascii():
+            pieces = range(0, len(self.text), _SIZED_AT_ONCE)
+            sizes = [len(self.text[at : at + _SIZED_AT_ONCE].encode()) for at in pieces]
+            self.sizes = [0, *accumulate(sizes)]
 
     # Places and refusals.
 
     def line(self, at: int) -> int:
-        counted, line = self.counted
-        if at < counted:
-            counted, line = 0, 1
-        self.counted = (at, line + self.text.count("\n", counted, at))
-        return self.counted[1]
+        return bisect_left(self.ends, at) + 1
 
     def token(self, value: Any, start: int) -> Token:
-        line_start = max(self.text.rfind("\n", 0, start), 0)
-        column = len(self.text[line_start:start].encode())
-        return Token(value, self.path, self.line(start), column)
+        lines = bisect_left(self.ends, start)
+        column = self.size(start) - (self.size(self.ends[lines - 1]) if lines else 0)
+        return Token(value, self.path, lines + 1, column)
+
+    def size(self, at: int) -> int:
+        """Return how many bytes there are before a place."""
+        if not self.sizes:
+            return at
+        piece = at // _SIZED_AT_ONCE
+        return self.sizes[piece] + len(self.text[piece * _SIZED_AT_ONCE : at].encode())
 
     def refusal(self, text: str, after: int | None = None) -> ConfigError:
         line = self.line(self.at + 1 if after is None else after)

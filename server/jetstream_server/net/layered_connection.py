@@ -16,6 +16,7 @@ import asyncio
 from collections.abc import Callable
 
 from jetstream_server.base.clock import SECOND
+from jetstream_server.base.limits import TURN_READ_BYTES
 from jetstream_server.net.client_connection import ClientConnection
 from jetstream_server.net.layer import Layer, LayerError
 from jetstream_server.net.listener_terms import ListenerTerms
@@ -122,6 +123,8 @@ class LayeredConnection(ClientConnection):
         """Act on what the layer has yielded; `size` bytes are counted as read for it."""
         if plain:
             self._session.feed(plain)
+        if self._layer is not None and self._layer.is_holding:
+            size = max(size, TURN_READ_BYTES)  # the rest is for the next turn
         self._pump.intake.took(self, size)
         self._pump.wake()
         self._flush()

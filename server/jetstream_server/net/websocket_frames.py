@@ -3,8 +3,8 @@
 What frames hold is handed on as it comes, so a frame may be as long as its sender likes and costs
 no memory; a library that returns whole frames has to keep them, before anybody has logged in. What
 is deflated is inflated slice by slice, and no further than a message may grow: if one kilobyte
-inflates to a megabyte, others must not wait until all of that has been acted on (`READ_BYTES`,
-beyond which the rest is held until it is asked for).
+inflates to a megabyte, or is a hundred thousand frames, others must not wait until all of that has
+been acted on (`READ_BYTES`, `STEPS_AT_ONCE`, beyond which the rest is held until it is asked for).
 
 Texts of refusals are the genuine server's, where it gets to send them. Specification: RFC 6455,
 chapter 5, RFC 7692; docs/reference/protocol.md#websocket.
@@ -15,7 +15,7 @@ from __future__ import annotations
 import zlib
 
 from websockets.exceptions import ProtocolError
-from websockets.frames import Close, CloseCode, Frame, Opcode
+from websockets.frames import Close, CloseCode, Opcode
 
 from jetstream_server.base.limits import TURN_READ_BYTES
 
@@ -26,6 +26,7 @@ except ImportError:  # pragma: no cover - a platform without the compiled half
 
 READ_BYTES = TURN_READ_BYTES
 _SLICE_BYTES = 1 << 16
+STEPS_AT_ONCE = 8192  # of a microsecond or two: heads of frames, pieces of payload, control frames
 _CONTROL_BYTES_MAX = 125
 _FINAL, _RSV1, _RSV2_3, _OPCODE, _MASKED, _LENGTH = 0x80, 0x40, 0x30, 0x0F, 0x80, 0x7F
 _LENGTH_BYTES = {126: 2, 127: 8}
@@ -83,14 +84,15 @@ class FrameReader:
         return answers
 
     def receive(self, data: bytes) -> bytes:
-        """Take bytes; return what frames hold, not much more than READ_BYTES at a time.
+        """Take bytes; return what frames hold, not much more than READ_BYTES at a time, nor that
+        of many more than STEPS_AT_ONCE frames.
 
         Raises:
             BrokenFrameError: the client broke the rules; the reader is of no further use.
         """
         self._arrived += data
         pieces: list[bytes] = []
-        size = 0
+        size = steps = 0
         self.is_holding = False
         try:
             while self.goodbye is None:
@@ -99,7 +101,8 @@ class FrameReader:
                     return b"".join(pieces)
                 pieces.append(piece)
                 size += len(piece)
-                if size >= READ_BYTES:
+                steps += 1
+                if size >= READ_BYTES or steps >= STEPS_AT_ONCE:
                     self.is_holding = True
                     return b"".join(pieces)
         except BrokenFrameError as error:
@@ -197,7 +200,8 @@ class FrameReader:
 
     def _obey(self, opcode: int, data: bytes) -> None:
         if opcode == Opcode.PING:
-            self._answers += Frame(Opcode.PONG, data).serialize(mask=False)
+            self._answers += bytes((_FINAL | Opcode.PONG, len(data)))
+            self._answers += data
         elif opcode == Opcode.CLOSE:
             try:
                 Close.parse(data)

@@ -1,6 +1,7 @@
 """The syntax of configuration files; texts of refusals are in `test_load.py`'s vectors, too."""
 
 import datetime
+import time
 from pathlib import Path
 
 import pytest
@@ -209,3 +210,25 @@ def test_any_text_is_parsed_or_refused(text: str) -> None:
 def test_a_variable_of_the_environment_that_is_no_text():
     with pytest.raises(ConfigError, match="'B' on line 1 could not be parsed: it is not UTF-8"):
         parse_text("a: $B\n", "x", {"B": "\udcff"})
+
+
+@pytest.mark.parametrize("name", ["a", "é"])
+def test_places_on_one_long_line_are_those_of_short_ones(name):
+    """A configuration that a program has written may be one line; no place is counted from its
+    beginning."""
+    count = 30_000
+    entries = [f"{{n: [{name}{number}]}}" for number in range(count)]
+    text = "x: 1\n" + f"a: [{','.join(entries)}]"
+    began = time.thread_time()
+    (_, listed) = parse_text(text, "n.conf", {}).value.values()
+    took = time.thread_time() - began
+    lines = "\n".join(["a: [", *[each + "," for each in entries], "]"])
+    began = time.thread_time()
+    parse_text(lines, "n.conf", {})
+    assert took < 5 * (time.thread_time() - began)
+    at = len(text.split("\n")[1].split(entries[-1])[0].encode())
+    last = listed.value[-1]
+    assert (last.line, last.column) == (2, at + 1 + len(entries[-1].encode()))  # where it ends
+    (inner,) = last.value["n"].value
+    assert (inner.value, inner.line) == (f"{name}{count - 1}", 2)
+    assert inner.column == at + 1 + len("{n: [")

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import ssl
 import zlib
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
@@ -17,6 +18,7 @@ from jetstream_server.config.options import TlsOptions
 from jetstream_server.net.layered_connection import LayeredConnection
 from jetstream_server.net.listener_terms import ListenerTerms
 from jetstream_server.net.tls_context import make_context
+from jetstream_server.net.websocket_frames import STEPS_AT_ONCE, FrameReader
 from jetstream_server.net.websocket_upgrade import WebsocketRules
 from jetstream_server.node.listener import Listener
 from websockets.asyncio.client import connect
@@ -151,6 +153,42 @@ async def upgraded(server: Any, more: bytes = b"") -> Any:
     if not more:
         await reader.readuntil(b" \r\n")
     return reader, writer
+
+
+def test_very_many_frames_are_for_several_turns(
+    play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A hundred thousand frames that hold next to nothing count as much as what is read."""
+    receive, shares = FrameReader.receive, []
+
+    def counted(reader: FrameReader, data: bytes) -> bytes:
+        plain = receive(reader, data)
+        shares.append((turns[0], len(plain)))
+        return plain
+
+    turns = [0]
+    monkeypatch.setattr(FrameReader, "receive", counted)
+
+    async def scene(server: Any) -> None:
+        run = server.node.run
+
+        def turn(now: int) -> None:
+            turns[0] += 1
+            run(now)
+
+        monkeypatch.setattr(server.node, "run", turn)
+        reader, writer = await upgraded(server)
+        words = b'CONNECT {"verbose":false}\r\nPUB a 30000\r\n' + b"x" * 30_000 + b"\r\nPING\r\n"
+        pieces = [ws_frame(0, words[at : at + 1]) for at in range(1, len(words) - 1)]
+        writer.write(ws_frame(2, words[:1]) + b"".join(pieces) + ws_frame(0x80, words[-1:]))
+        await reader.readuntil(b"PONG\r\n")
+        writer.close()
+        assert server.node.stats.traffic.in_msgs + server.node.traffic().in_msgs >= 1
+
+    play(ListenerTerms(Listener(), websocket=WebsocketRules()), scene)
+    # A step for the head of each, and one for what it holds.
+    assert max(size for _, size in shares) <= STEPS_AT_ONCE // 2 + 1
+    assert max(Counter(turn for turn, _ in shares).values()) <= 2
 
 
 def test_last_words_before_a_goodbye_of_tls_count(

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import struct
+import sys
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from jetstream_server.net.websocket_frames import READ_BYTES, BrokenFrameError, FrameReader
+from jetstream_server.net.websocket_frames import (
+    READ_BYTES,
+    STEPS_AT_ONCE,
+    BrokenFrameError,
+    FrameReader,
+)
 
 LIMIT = 1 << 20
 FINAL, TEXT, BINARY, CONT, CLOSE, PING, PONG = 0x80, 1, 2, 0, 8, 9, 10
@@ -238,3 +245,52 @@ def test_what_follows_the_last_block_is_nobodys() -> None:
     stream = frame(FINAL | PACKED | BINARY, ended + packed(b"PONG\r\n"))
     assert reader.receive(stream) == b"PING\r\n"
     assert reader.receive(frame(FINAL | PACKED | BINARY, packed(b"PING\r\n"))) == b"PING\r\n"
+
+
+def lines_of(act: Callable[[], object]) -> int:
+    """Count the lines of Python that something carries out."""
+    count = 0
+
+    def trace(frame: Any, event: str, argument: object) -> Any:
+        nonlocal count
+        count += event == "line"
+        return trace
+
+    sys.settrace(trace)
+    try:
+        act()
+    finally:
+        sys.settrace(None)
+    return count
+
+
+@pytest.mark.parametrize(
+    ("sent", "held"),
+    [
+        pytest.param(frame(FINAL | PING, b"") * 30_000, b"", id="pings"),
+        pytest.param(frame(FINAL | BINARY, b"") * 30_000, b"", id="empty"),
+        pytest.param(
+            frame(BINARY, b"x") + frame(CONT, b"y") * 30_000 + frame(FINAL | CONT, b"z"),
+            b"x" + b"y" * 30_000 + b"z",
+            id="pieces",
+        ),
+        pytest.param(
+            frame(FINAL | PACKED | BINARY, packed(b"x")) * 10_000, b"x" * 10_000, id="packed"
+        ),
+    ],
+)
+def test_very_many_frames_come_in_shares(sent: bytes, held: bytes) -> None:
+    reader = FrameReader(LIMIT)
+    got, lines = b"", []
+
+    def receive(data: bytes) -> None:
+        nonlocal got
+        got += reader.receive(data)
+
+    lines.append(lines_of(lambda: receive(sent)))
+    while reader.is_holding:
+        lines.append(lines_of(lambda: receive(b"")))
+    assert got == held and len(lines) >= 3
+    assert max(lines) < 80 * STEPS_AT_ONCE
+    pings = 30_000 if sent[0] == FINAL | PING else 0
+    assert reader.take_answers() == b"\x8a\x00" * pings
