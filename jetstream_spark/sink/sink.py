@@ -235,8 +235,8 @@ class Sink:
         if gone is not None:
             raise StreamRecreatedError(
                 f"stream '{name}' does not have at sequence {gone.sequence} what it had there "
-                f"while {written[0].scope.text} was written: it was brought back from an older "
-                "copy, and acknowledged rows are gone.",
+                f"while {written[0].scope.text} was written: it was deleted and made again, or "
+                "brought back from an older copy, and acknowledged rows are gone.",
                 _AGAIN_WITHOUT_LEDGER,
             )
 
