@@ -246,14 +246,19 @@ def _publish_to_many(port: int) -> None:
         listener.ping()
         wire.sock.sendall(b"PUB many 0\r\n\r\nPUB other 0\r\n\r\n" * 20)
         wire.ping()
-        head, seen, tail = b"MSG many", 0, b""
-        while seen < 20 * 40_000:
-            data = listener.sock.recv(1 << 20)
-            if not data:
-                raise LoadError("the server closed the connection")
-            tail += data
-            seen += tail.count(head)
-            tail = tail[-len(head) + 1 :]
+        _count(listener, b"MSG many", 20 * 40_000)
+
+
+def _count(wire: Wire, head: bytes, count: int) -> None:
+    """Read until so many messages have come; there is nothing like their heads in them."""
+    seen, tail = 0, b""
+    while seen < count:
+        data = wire.sock.recv(1 << 20)
+        if not data:
+            raise LoadError("the server closed the connection")
+        tail += data
+        seen += tail.count(head)
+        tail = tail[-len(head) + 1 :]
 
 
 def _flood_many(port: int) -> None:
@@ -277,6 +282,20 @@ def _flood_many(port: int) -> None:
             listener.sock.shutdown(socket.SHUT_RDWR)
         if min(each.result() for each in reading) < len(messages):
             raise LoadError("the listeners heard nothing")
+
+
+def _repeatedly(verb: str, body: bytes, count: int) -> Act:
+    """Ask the same so many times in one write, and read all answers."""
+
+    def act(port: int) -> None:
+        with Wire(port, TIMEOUT_S) as wire:
+            wire.subscribe_inbox()
+            wire.ping()
+            head = b"PUB $JS.API.%b %b.a %d" % (verb.encode(), wire.inbox, len(body))
+            wire.sock.sendall(b"%b\r\n%b\r\n" % (head, body) * count)
+            _count(wire, b"MSG %b.a " % wire.inbox, count)
+
+    return act
 
 
 def _read_until_closed(sock: socket.socket) -> int:
@@ -464,6 +483,16 @@ INPUTS = [
     Input("100,000 subscriptions taken back", _subscribe_and_unsubscribe),
     Input("20 messages to 40,000 subscriptions", _publish_to_many),
     Input("3 s of messages to 40,000 subscriptions", _flood_many),
+    Input(
+        "3,000 direct gets of 10,000 subjects, which are too many",
+        _repeatedly("DIRECT.GET.S", b'{"multi_last": [">"]}', 3000),
+        _publish(10_000, 10_000),
+    ),
+    Input(
+        "200 lists of 300 streams",
+        _repeatedly("STREAM.LIST", b"", 200),
+        _make_streams_at_once(300),
+    ),
     Input(
         "subjects of a stream with 500,000, by a wildcard",
         _requests(("STREAM.INFO.S", {"subjects_filter": "S.*.x"})),

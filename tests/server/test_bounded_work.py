@@ -397,6 +397,66 @@ def test_costly_requests_of_many_clients_take_turns_as_well(tmp_path: Path) -> N
     assert counts_of_turns(bench)[:3] == [6, 12, 18]
 
 
+DIRECT = ("DIRECT.GET.D", {"multi_last": ["d.>"]})
+
+
+@pytest.mark.parametrize(
+    ("request_", "answer", "most"),
+    [
+        pytest.param(DIRECT, b"413 Too Many", 21, id="too many"),
+        pytest.param(("DIRECT.GET.D", {"multi_last": ["e.>"]}), b"404 No", 21, id="none"),
+        pytest.param(("DIRECT.GET.D", {"seq": 1, "next_by_subj": "d.*"}), b"HMSG ", 21, id="next"),
+        pytest.param(("DIRECT.GET.D", {"last_by_subj": "d.*"}), b"HMSG ", 60, id="last"),
+        pytest.param(("STREAM.LIST", {}), b"stream_list_response", 2, id="list"),
+        pytest.param(("CONSUMER.LIST.B", {}), b"consumer_list_response", 4, id="consumers"),
+    ],
+)
+def test_who_asks_for_little_is_not_behind_who_asks_for_much(
+    tmp_path: Path, request_: tuple[str, Any], answer: bytes, most: int
+) -> None:
+    bench = Bench(tmp_path)
+    bench.say(b'CONNECT {"verbose":false,"pedantic":false,"headers":true}\r\n')
+    bench.ask("STREAM.CREATE.D", {"name": "D", "subjects": ["d.*", "e.*"], "allow_direct": True})
+    bench.say(b"".join(b"PUB d.%d 0\r\n\r\n" % n for n in range(1100)))
+    for number in range(150):
+        bench.ask(*stream(f"S{number}"))
+    make_consumers(bench, 60)
+    node = bench.node
+    flooders = [node.open_session("10.0.0.2", port, NOW) for port in range(3)]
+    quiet = node.open_session("10.0.0.3", 1, NOW)
+    for number, session in enumerate((*flooders, quiet)):
+        session.feed(b'CONNECT {"verbose":false,"pedantic":false,"headers":true}\r\n')
+        session.feed(b"SUB %d 1\r\n" % number)
+    node.run(NOW)
+
+    def ask(number: int, *requests: Any) -> bytes:
+        return frames(*requests).replace(b" r ", b" %d " % number)
+
+    def take(session: Any) -> bytes:
+        said: bytes = session.take_output() if session.outbox else b""
+        session.outbox.backlog_bytes = 0
+        session.answers.look_again()
+        return said
+
+    for number, session in enumerate(flooders):
+        session.feed(ask(number, *request_ * 400))
+    counts, waited = [], []
+    for _ in range(6):
+        quiet.feed(ask(3, "STREAM.INFO.B", b"", "DIRECT.GET.D", {"seq": 3}))
+        turns, said = 0, b""
+        while b"stream_info_response" not in said or b"HMSG 3" not in said:
+            turns += 1
+            assert turns < 10
+            node.run(NOW)
+            node.release(node.take_held(), NOW)
+            said += take(quiet)
+            counts.append(sum(take(session).count(answer) for session in flooders))
+        waited.append(turns)
+    assert max(waited) <= 4, waited
+    assert 0 < max(counts) <= most, counts
+    assert sum(counts) >= len(counts) // 2, "those who ask for much are served as well"
+
+
 def test_making_files_waits_while_the_disk_is_behind(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     catalog, workload = bench.node.accounts["$G"].catalog, bench.node.workload

@@ -3,7 +3,11 @@
 Five hundred streams can be asked for in one write, or by five hundred clients at once, and
 everybody else would have to wait for all of them. So a turn takes on requests worth a number of
 units; the others are put off, together with whatever their clients say after them
-(`core/answers.py`), and come in the next turns, each client in its turn.
+(`core/answers.py`), and come in the next turns: first those of clients for whom nothing was taken
+on, then those who have more to ask for. So whoever asks for little is not behind who asks for much.
+
+What a request is worth beyond its body shows when it is answered: who has made a long answer, or
+has searched for it, spends units then, and whoever asks next in that turn waits.
 
 While the disk is behind, requests that make files wait for it as well, because the answers to
 others are held for the same flush.
@@ -22,6 +26,7 @@ from collections.abc import Callable
 UNITS_OF_TURN = 60  # of about 0.1 ms
 FILE_UNITS = 10  # of a request that makes, changes or removes files
 UNIT_BYTES = 4096  # of a request's body
+ANSWER_UNIT_BYTES = 2048  # of an answer in JSON
 
 
 def units_of(size: int, *, is_costly: bool) -> int:
@@ -38,7 +43,8 @@ class Workload:
     Attributes:
         is_held: the disk is behind.
         used: what this turn has taken on.
-        waiting: those who want something taken on; who has waited longest comes first.
+        waiting: those who want something taken on; whoever got nothing in this turn comes first, in
+            the order in which they asked.
         turn: its number.
     """
 
@@ -47,6 +53,8 @@ class Workload:
         self._units_max = units_max
         self.used = 0
         self.waiting: list[Callable[[], None]] = []
+        self._unserved = 0  # of them, how many got nothing in this turn
+        self._served: set[object] = set()  # the clients that got something
         self.turn = 0
         self._hears = False
         self._slices_left = sys.maxsize  # until there are turns
@@ -89,25 +97,44 @@ class Workload:
         return False
 
     def _go_on(self) -> None:
-        """Let those that wait go on, in the order in which they came."""
+        """Let those that wait go on, in their order."""
         self.used = 0
+        self._served.clear()
         if self.waiting and not self.is_held:
-            waiting, self.waiting = self.waiting, []
+            waiting, self.waiting, self._unserved = self.waiting, [], 0
             for go_on in waiting:
                 go_on()
 
-    def takes(self, units: int) -> bool:
-        """Take on a request, or say that it has to wait."""
+    def takes(self, units: int, client: object = None) -> bool:
+        """Take on a request, or say that it has to wait.
+
+        Args:
+            client: who asks, None for nobody in particular.
+        """
         if self.is_held and units >= FILE_UNITS:
             return False
         if self.used and self.used + units > self._units_max:
             return False
         self.used += units
+        if client is not None:
+            self._served.add(client)
         return True
 
-    def wait(self, go_on: Callable[[], None]) -> None:
-        """Have `go_on` called when a turn begins that may take on something."""
-        self.waiting.append(go_on)
+    def spend(self, units: int) -> None:
+        """Note that what was taken on was worth more than it seemed."""
+        self.used += units
+
+    def wait(self, go_on: Callable[[], None], client: object = None) -> None:
+        """Have `go_on` called when a turn begins that may take on something.
+
+        Args:
+            client: as `takes` was told.
+        """
+        if client in self._served:
+            self.waiting.append(go_on)
+        else:
+            self.waiting.insert(self._unserved, go_on)
+            self._unserved += 1
 
     @property
     def is_due(self) -> bool:

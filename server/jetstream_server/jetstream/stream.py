@@ -88,7 +88,7 @@ class Stream:
         self.publishing = StreamPublishing(contents, self._alarm, context)
         self.sourcing = Sourcing(contents, context, folder.sources(), self.found_last_seq)
         self.taken_filters = TakenFilters()
-        self._direct_get = DirectGet(config.name, store, context.output)
+        self._direct_get = DirectGet(config.name, store, context.output, context.workload)
         self._interest = Interest(context.sublist, context.deadlines)  # what it listens to
         self._is_subscribed = False  # it listens; not while it cannot store
         if not store.offline:

@@ -273,7 +273,12 @@ class Node:
         if self._given_up:
             self._forget_given_up()
         workload = self.workload
-        workload.begin(hears=bool(self._fed))
+        fed = self._fed
+        if workload.waiting:  # who has waited comes first
+            self._fed = {}
+        workload.begin(hears=bool(fed))
+        if self._fed is not fed:
+            self._fed.update(fed)
         self._deliveries.begin()
         self._run_sessions(now)
         for session in self._timers.pop_due(now):

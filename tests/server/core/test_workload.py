@@ -21,6 +21,37 @@ def test_a_turn_takes_on_so_much_and_the_others_go_on_in_their_order() -> None:
     assert workload.takes(1)
 
 
+def test_who_got_nothing_goes_before_who_asks_for_more() -> None:
+    workload = Workload(10)
+    heard: list[str] = []
+
+    def want(client: str, units: int) -> None:
+        if not workload.takes(units, client):
+            workload.wait(lambda: (heard.append(client), want(client, units))[0], client)
+
+    for _ in range(2):
+        want("flood", 10)
+    for client in ("a", "b"):
+        want(client, 3)
+    want("flood", 10)
+    for _ in range(3):
+        workload.begin()
+    # In the second turn both of the others got theirs, and the flood went on behind them.
+    assert heard[:2] == ["a", "b"]
+    assert heard.count("a") == heard.count("b") == 1
+    workload.begin()
+    assert not workload.waiting
+
+
+def test_what_a_request_was_worth_shows_when_it_is_answered() -> None:
+    workload = Workload(10)
+    assert workload.takes(1)
+    workload.spend(9)
+    assert not workload.takes(1)
+    workload.begin()
+    assert workload.takes(10)
+
+
 def test_a_request_that_is_worth_more_than_a_turn_has_one_of_its_own() -> None:
     workload = Workload(10)
     assert workload.takes(1000)

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from jetstream_server.base.errors import ApiError, StoreError
 from jetstream_server.core.answers import UnderWay
 from jetstream_server.core.subscription import Sender, Stretch, Subscription
-from jetstream_server.core.workload import units_of
+from jetstream_server.core.workload import ANSWER_UNIT_BYTES, units_of
 from jetstream_server.jetstream import errors
 from jetstream_server.jetstream.advisory import publish_api_audit
 from jetstream_server.jetstream.api import (
@@ -122,9 +122,9 @@ class Api:
                 continue
             if answers is not None:
                 units = units_of(len(payload), is_costly=route.is_costly)
-                if answers.postponed or not workload.takes(units):
+                if answers.postponed or not workload.takes(units, answers):
                     answers.postpone(stretch.postponed_from(index))
-                    workload.wait(answers.look_again)
+                    workload.wait(answers.look_again, answers)
                     return
             request = Request(subject, tokens, payload, headers, reply, sender, now)
             try:
@@ -162,6 +162,7 @@ class Api:
         refused = isinstance(outcome, ApiError)
         fields = _refusal(route, outcome) if isinstance(outcome, ApiError) else outcome
         body = encode({"type": TYPE + route.response, **fields})
+        self._context.workload.spend(len(body) // ANSWER_UNIT_BYTES)
         if request.reply:
             output = self._context.output
             if self._is_of_full_disk(outcome):

@@ -187,7 +187,11 @@ class Mirror:
             self._stop_answering()
         elif not self._is_answering and feed.active_at and feed.lag < _LAG_MAX:
             receiver = DirectGet(
-                contents.name, contents.store, self._output, asked_of=self.origin.name
+                contents.name,
+                contents.store,
+                self._output,
+                self._context.workload,
+                asked_of=self.origin.name,
             )
             self._interest.change(receiver.interest)
             self._is_answering = True

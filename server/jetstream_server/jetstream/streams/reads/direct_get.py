@@ -15,6 +15,7 @@ from jetstream_server import API_LEVEL
 from jetstream_server.base.errors import StoreError
 from jetstream_server.core.answers import Answers
 from jetstream_server.core.subscription import Stretch
+from jetstream_server.core.workload import Workload, units_of
 from jetstream_server.jetstream.output import Output
 from jetstream_server.jetstream.streams.messages.publish_headers import header
 from jetstream_server.jetstream.streams.reads.direct_replies import DirectReplies
@@ -36,6 +37,8 @@ _REQUIRED_LEVEL = b"Nats-Required-Api-Level"
 _BULK_MIN = 4
 _BULK_MAX = 2048
 
+_SEARCH_UNITS = 2  # of a request that does not say where its message is
+
 _EMPTY = b"408 Empty Request"
 _MALFORMED = b"408 Malformed Request"
 _BAD = b"408 Bad Request"
@@ -49,6 +52,7 @@ class DirectGet:
         stream: the stream's name, as the answers show it.
         store: its messages.
         output: where answers go.
+        workload: tells whether a turn has time for a request.
         asked_of: the stream that requests name: the origin when a mirror answers for it.
 
     Attributes:
@@ -56,7 +60,13 @@ class DirectGet:
     """
 
     def __init__(
-        self, stream: str, store: MessageStore, output: Output, *, asked_of: str = ""
+        self,
+        stream: str,
+        store: MessageStore,
+        output: Output,
+        workload: Workload,
+        *,
+        asked_of: str = "",
     ) -> None:
         self._stream = stream.encode()
         address = PREFIX + (asked_of or stream).encode()
@@ -65,26 +75,29 @@ class DirectGet:
         self._store = store
         self._search = DirectSearch(self._stream, store)
         self._output = output
+        self._workload = workload
 
     def receive(self, stretch: Stretch) -> None:
-        """Answer requests as far as there is room; one without a reply has no effect."""
+        """Answer requests as far as there is room and time; one without a reply has no effect."""
         run, index, stop, answers = stretch.run, stretch.start, stretch.stop, stretch.answers
         if answers is not None and answers.postponed:  # something that was asked before
             answers.postpone(stretch.postponed_from(index))
             return
         while index < stop:
-            cut, reply, target = self._output.reply_stretch(run, index, stop)
+            end, reply, target = self._output.reply_stretch(run, index, stop)
             if reply:
                 replies = DirectReplies(self._output, target, answers)
-                cut, sliced = self._answer_some(replies, run, index, cut, answers)
+                index, sliced = self._answer_some(replies, run, index, end, answers)
                 replies.send()
                 if sliced is not None:
                     sliced.postpone()
-                if answers is not None and (answers.postponed or not answers.room_bytes):
-                    if cut < stop:
-                        answers.postpone(stretch.postponed_from(cut))
+                if answers is not None and (index < end or not answers.room_bytes or sliced):
+                    if index < stop:
+                        answers.postpone(stretch.postponed_from(index))
+                    if sliced is None and answers.room_bytes:
+                        self._workload.wait(answers.look_again, answers)
                     return
-            index = cut
+            index = end
 
     def _answer_some(
         self, replies: DirectReplies, run: PubRun, index: int, stop: int, answers: Answers | None
@@ -92,10 +105,10 @@ class DirectGet:
         """Answer requests of one client, those that ask for a sequence or a subject together.
 
         Returns:
-            The first one that there was no room for, and the one before it if that has yet to be
-            answered to the end.
+            The first one that there was no room or time for, and the one before it if that has yet
+            to be answered to the end.
         """
-        together = replies.has_headers
+        together, workload = replies.has_headers, self._workload
         while index < stop and replies.room_bytes:
             if together and stop - index >= _BULK_MIN:
                 try:
@@ -105,6 +118,10 @@ class DirectGet:
                         continue
                 except StoreError:
                     together = False  # then each one is told
+            if answers is not None and not workload.takes(
+                units_of(len(run.payload(index)), is_costly=False), answers
+            ):
+                break
             sliced = self._answer(replies, run, index, answers)
             index += 1
             if sliced is not None:
@@ -156,7 +173,8 @@ class DirectGet:
         if isinstance(begun, bytes):
             replies.refuse(reply, begun)
             return None
-        sliced = SlicedAnswer(replies, reply, begun, answers)
+        sliced = SlicedAnswer(replies, reply, begun, answers, self._workload)
+        self._workload.spend(_SEARCH_UNITS)
         return None if sliced.go_on() else sliced
 
     def _begin(

@@ -10,8 +10,11 @@ from dataclasses import dataclass
 
 from jetstream_server.base.errors import StoreError
 from jetstream_server.core.answers import Answers
+from jetstream_server.core.workload import Workload
 from jetstream_server.jetstream.streams.reads.direct_replies import DirectReplies
 from jetstream_server.jetstream.streams.reads.direct_search import Steps
+
+SLICE_UNITS = 10  # of what a turn takes on
 
 
 @dataclass(slots=True, eq=False)
@@ -24,12 +27,14 @@ class SlicedAnswer:
         steps: make it.
         answers: what is under way to the client that asked; None where nobody counts, and where
             nobody can be made to wait: then it is all made at once.
+        workload: tells whether a turn has time for a slice.
     """
 
     _replies: DirectReplies
     _reply: bytes
     _steps: Steps
     _answers: Answers | None
+    _workload: Workload
 
     def go_on(self) -> bool:
         """Make the next slice of the answer; tell whether it was the last one."""
@@ -54,7 +59,13 @@ class SlicedAnswer:
 
     def receive(self, now: int) -> None:
         """Send the next slice, unless nobody listens for it any more."""
-        if self._replies.is_wanted:
+        if not self._replies.is_wanted:
+            return
+        answers = self._answers
+        if answers is not None and not self._workload.takes(SLICE_UNITS, answers):
+            answers.postpone(self)
+            self._workload.wait(answers.look_again, answers)
+        else:
             is_done = self.go_on()
             self._replies.send()
             if not is_done:
