@@ -74,15 +74,38 @@ def valid_account(
         raise ClaimsError("the JWT was not signed by a trusted operator")
     if now_s and not claims.is_current(now_s):
         raise ClaimsError("the JWT is not valid at this time")
-    if problem := claims.problem():
+    if problem := _problem(token):
         raise ClaimsError(problem)
     return claims
 
 
+# All accounts are read again whenever one of them changes, and a JWT may be a megabyte long.
 @lru_cache(maxsize=_CLAIMS_MAX)
 def _read(token: str) -> AccountClaims:
-    # All accounts are read again whenever one of them changes.
     return AccountClaims.read(token)
+
+
+@lru_cache(maxsize=_CLAIMS_MAX)
+def _problem(token: str) -> str:
+    return _read(token).problem()
+
+
+@lru_cache(maxsize=_CLAIMS_MAX)
+def _mappings(token: str) -> tuple[SubjectMapping, ...]:
+    return tuple(
+        [
+            SubjectMapping(
+                source,
+                tuple(
+                    [
+                        MappingDestination(each.subject, each.weight or 100, each.cluster)
+                        for each in destinations
+                    ]
+                ),
+            )
+            for source, destinations in _read(token).nats.mappings.items()
+        ]
+    )
 
 
 def _account(
@@ -98,20 +121,7 @@ def _account(
         max_payload=limits.payload,
         exports=tuple([_export(claims, each, everybody, now_s) for each in nats.exports]),
         imports=tuple([_import(each) for each in nats.imports]),
-        mappings=tuple(
-            [
-                SubjectMapping(
-                    source,
-                    tuple(
-                        [
-                            MappingDestination(each.subject, each.weight or 100, each.cluster)
-                            for each in destinations
-                        ]
-                    ),
-                )
-                for source, destinations in nats.mappings.items()
-            ]
-        ),
+        mappings=_mappings(claims.token),
         claims=claims,
         trace_dest=nats.trace.dest if nats.trace is not None else "",
         trace_percent=(nats.trace.sampling if nats.trace is not None else 0) or 100,

@@ -1,5 +1,6 @@
 import pytest
 from jetstream_server.config.account_options import claimed_accounts, valid_account
+from jetstream_server.config.claims.account_claims import AccountClaims
 from jetstream_server.config.claims.token import ClaimsError
 from jetstream_server.config.options import (
     AccountJetStreamOptions,
@@ -103,3 +104,23 @@ def test_accounts_that_cannot_be_relied_on(credentials, trusted):
     ):
         with pytest.raises(ClaimsError, match=text):
             valid_account(given, jwt, trusted)
+
+
+def test_what_a_token_claims_is_looked_at_once(credentials, trusted, monkeypatch):
+    """All accounts are read whenever one of them changes, and one may have 20,000 mappings."""
+    looked_at = []
+    problem = AccountClaims.problem
+    monkeypatch.setattr(
+        AccountClaims, "problem", lambda self: looked_at.append(self.name) or problem(self)
+    )
+    fields = {"mappings": {"a.once": [{"subject": "b"}]}}
+    tokens = {
+        credentials.account_key("ONCE").public: credentials.account(
+            "ONCE", {"exports": -1}, **fields
+        )
+    }
+    (first,), notes = claimed_accounts(tokens, trusted, NOW)
+    tokens[credentials.account_key("OTHER").public] = credentials.account("OTHER", {})
+    (again, _), _ = claimed_accounts(tokens, trusted, NOW)
+    assert notes == [] and looked_at.count(first.claims.name) == 1
+    assert again.mappings is first.mappings and len(again.mappings) == 1

@@ -117,3 +117,15 @@ def test_a_mapping_that_cannot_be_changes_nothing(node, connect):
     with pytest.raises(ConfigError):
         follow(node, options(AccountOptions("B", mappings=(bad,)), max_payload=5))
     assert node.options is before and not a.session.closing and "B" not in node.accounts
+
+
+def test_mappings_that_stay_are_not_made_again(node, connect):
+    mapping = SubjectMapping("m.*", (MappingDestination("x.$1", 100),))
+    follow(node, options(AccountOptions("A", users("a"), mappings=(mapping,))))
+    made = node.accounts["A"].mappings
+    for changed, is_kept in (({"max_payload": 9}, True), ({"mappings": (mapping, mapping)}, False)):
+        new = {"mappings": (SubjectMapping("m.*", (MappingDestination("x.$1", 100),)),), **changed}
+        follow(node, options(AccountOptions("A", users("a"), **new)))
+        assert (node.accounts["A"].mappings is made) is is_kept
+    a = connect(b"a")
+    assert a.say(b"SUB x.* 1\r\nPUB m.y 1\r\nx\r\n") == b"MSG x.y 1 1\r\nx\r\n"

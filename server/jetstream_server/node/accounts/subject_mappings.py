@@ -30,11 +30,15 @@ class SubjectMappings:
         mappings: as configured.
         random: chooses among destinations.
 
+    Attributes:
+        configured: the same mappings.
+
     Raises:
         ConfigError: a source and a destination do not fit together.
     """
 
     def __init__(self, mappings: Sequence[SubjectMapping], random: Random) -> None:
+        self.configured = mappings
         self._random = random
         choices = [(mapping.source.encode(), _choices(mapping)) for mapping in mappings]
         self._literal = {source: chosen for source, chosen in choices if is_literal(source)}
