@@ -3,7 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import cast
+
+from jetstream_console.asking.errors import AskingError, RefusedError
+from jetstream_console.asking.ledger import LedgerWrite, Writes
+from jetstream_console.asking.monitor import ConnectedClient, Connections
+from jetstream_console.console import Console
+from jetstream_console.pages import queries
+from jetstream_console.pages.queries import LIBRARY, Parts
+from nicegui import ui
+from nicegui.testing import user_simulation
 
 from jetstream_spark.client import blocking
 from jetstream_spark.client.flow import Flow
@@ -11,6 +25,8 @@ from jetstream_spark.options.format_options import SinkOptions
 from tests.connector.command.conftest import MadeCheckpoint, line
 from tests.console.asking.test_event_logs import ended, started
 from tests.console.conftest import until
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def test_reads_writes_and_connections(run, browse, name, server, tmp_path):
@@ -72,5 +88,112 @@ def test_what_is_not_given_or_not_allowed_is_said(run, browse, tmp_path):
         async with browse(checkpoints=str(tmp_path / "none")) as (user, _):
             await user.open("/queries")
             await user.should_see("there is no folder", retries=50)
+
+    run(work())
+
+
+class PlayedLedger:
+    """Answers with what there is next, and with the last for ever."""
+
+    def __init__(self, *answers: Writes | AskingError) -> None:
+        self.answers = list(answers)
+        self.looks = 0
+
+    async def look(self) -> Writes:
+        """Give the next answer."""
+        self.looks += 1
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if isinstance(answer, AskingError):
+            raise answer
+        return answer
+
+
+class PlayedMonitor:
+    """Two connections of some more, of which one is ours."""
+
+    total = 3
+
+    async def connections(self, sort: str, offset: int, count: int) -> Connections:
+        """Return two of them."""
+        words = ["ours", "a", "u", "127.0.0.1:1", LIBRARY, "1s", "1s", "1ms"]
+        ours = ConnectedClient(1, *words, *[0] * 6)
+        rows = ours, dataclasses.replace(ours, cid=2, language="go 1")
+        return Connections(rows, self.total)
+
+
+def writes(share: float, is_cut: bool = False) -> Writes:
+    return Writes((LedgerWrite("txn", "a", "S", 1, None, 7, None, NOW),), is_cut, share)
+
+
+@asynccontextmanager
+async def shown(monkeypatch, ledger, monitor=None):
+    """Show the parts of the page, not yet filled."""
+    monkeypatch.setattr(queries, "LedgerLook", lambda api: ledger)
+    settings = SimpleNamespace(checkpoints="", events="")
+    console = cast(Console, SimpleNamespace(api=None, settings=settings, monitor=monitor))
+    async with user_simulation(lambda: None) as user:
+        made: list[Parts] = []
+        ui.page("/")(lambda: made.append(Parts(console)))
+        await user.open("/")
+        yield user, made[0]
+
+
+def refusals(user) -> list[str]:
+    try:
+        return [each.text for each in user.find("refusal").elements]
+    except AssertionError:
+        return []
+
+
+def test_a_ledger_is_read_to_its_end_and_how_far_is_seen_meanwhile(run, monkeypatch):
+    async def work():
+        seen = []
+        ledger = PlayedLedger(writes(0.25), writes(0.5), writes(1.0))
+        async with shown(monkeypatch, ledger) as (user, parts):
+            look = ledger.look
+
+            async def noted():
+                seen.append((parts._read_so_far.visible, parts._read_so_far.value))
+                return await look()
+
+            ledger.look = noted
+            await parts.look()
+            assert seen == [(False, 0), (True, 0.25), (True, 0.5)]
+            assert not parts._read_so_far.visible
+            [table] = user.find("writes").elements
+            assert [row["rows"] for row in table.rows] == [7]
+            assert refusals(user) == []
+
+    run(work())
+
+
+def test_what_is_refused_or_left_out_is_said_once_however_often_it_is_looked_at(run, monkeypatch):
+    async def work():
+        ledger, monitor = PlayedLedger(RefusedError("no such bucket")), PlayedMonitor()
+        async with shown(monkeypatch, ledger, monitor) as (user, parts):
+            for at in (1, 2):
+                await parts.look()
+                assert ledger.looks == at, "who is refused asks again at once"
+                assert sorted(refusals(user)) == ["Only 2 of 3 are looked at.", "no such bucket"]
+            ledger.answers = [writes(1.0, is_cut=True)]
+            for _ in range(2):
+                await parts.look()
+                cut = "The ledger holds more than is looked at here."
+                assert sorted(refusals(user)) == ["Only 2 of 3 are looked at.", cut]
+            [table] = user.find("spark-connections").elements
+            assert [row["key"] for row in table.rows] == [1]
+            monitor.total = 2
+            await parts.look()
+            assert refusals(user) == [cut]
+
+    run(work())
+
+
+def test_tables_of_what_was_not_given_are_not_there(run, monkeypatch):
+    async def work():
+        async with shown(monkeypatch, PlayedLedger(writes(1.0))) as (user, parts):
+            await user.should_see("Start with --checkpoints FOLDER")
+            for table in (parts._reads, parts._run_table, parts._connections):
+                assert not table.visible
 
     run(work())
