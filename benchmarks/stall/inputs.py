@@ -74,14 +74,7 @@ def _at_once(port: int, requests: list[tuple[str, bytes]]) -> None:
             for at, (verb, body) in enumerate(requests)
         ]
         wire.sock.sendall(b"".join(frames))
-        head, seen, tail = b"MSG " + wire.inbox, 0, b""
-        while seen < len(requests):
-            data = wire.sock.recv(1 << 20)
-            if not data:
-                raise LoadError("the server closed the connection")
-            tail += data
-            seen += tail.count(head)
-            tail = tail[-len(head) + 1 :]
+        _count(wire, b"MSG " + wire.inbox, len(requests))
 
 
 # -- signing in ------------------------------------------------------------------------------
