@@ -77,7 +77,7 @@ class ConsumerFiles:
     def save_late(self) -> None:
         """Save what nobody is waiting for: it is due now."""
         if self._is_unsaved:
-            self._save(lazily=True)
+            self._save(lazily=not self._must_save_now)
 
     def save_rest(self) -> None:
         """Save what is not saved yet: the consumer stops."""

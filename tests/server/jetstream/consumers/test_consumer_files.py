@@ -55,6 +55,19 @@ def test_all_answers_of_a_turn_wait_for_one_save(account, consumer, log):
     assert log.saved == [False], "nothing is left to be saved late"
 
 
+def test_an_ack_in_the_turn_in_which_something_else_is_saved_late_is_durable_before_its_answer(
+    account, consumer, log
+):
+    """It was saved like the rest, which a power cut may take (simulator's seed 7609338)."""
+    account.pull(consumer, b"1")
+    files = consumer.files
+    files.changed(account.now, must_precede_answer=True)
+    files.answer(b"_INBOX.p")
+    files.save_late()
+    files.end_turn()
+    assert log.saved == [False]
+
+
 def test_what_is_unsaved_is_saved_when_it_stops_but_not_when_it_is_given_up(account, consumer, log):
     account.pull(consumer, b"1")
     consumer.files.withdraw()
