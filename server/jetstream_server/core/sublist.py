@@ -306,11 +306,13 @@ class Sublist:
         return [len(each.plain) + len(each.queues) for each in self._matches.values()]
 
     def __iter__(self) -> Iterator[Subscription]:
-        """Iterate over all subscriptions; the list must not change meanwhile."""
+        """Iterate over all subscriptions. Of those that come or go meanwhile some are among them,
+        and some are not."""
         waiting = [self._root]
         while waiting:
             node = waiting.pop()
-            yield from node.subscriptions()
+            if node.has_subscriptions:
+                yield from tuple(node.subscriptions())
             waiting.extend(node.children())
 
     def _changed(self, *subjects: bytes) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from jetstream_server.core.steps import InSteps, without_pauses
 from jetstream_server.monitor.accountz import accountz, accstatz
 from jetstream_server.monitor.clusterz import NO_RAFT, gatewayz, ipqueuesz, leafz, routez
 from jetstream_server.monitor.connz import ConnzOptions, connz
@@ -12,7 +13,7 @@ from jetstream_server.monitor.expvarz import variables
 from jetstream_server.monitor.healthz import HealthzOptions, healthz
 from jetstream_server.monitor.jsz import JszOptions, jsz
 from jetstream_server.monitor.query import Query
-from jetstream_server.monitor.subsz import SubszOptions, subsz
+from jetstream_server.monitor.subsz import SubszOptions, subsz_in_steps
 from jetstream_server.monitor.varz import varz
 from jetstream_server.node.node import Node
 
@@ -38,10 +39,6 @@ def _varz(node: Node, now: int, query: Query) -> MonitoringAnswer:
 
 def _connz(node: Node, now: int, query: Query) -> MonitoringAnswer:
     return MonitoringAnswer(connz(node, now, ConnzOptions.of(query)))
-
-
-def _subsz(node: Node, now: int, query: Query) -> MonitoringAnswer:
-    return MonitoringAnswer(subsz(node, now, SubszOptions.of(query)))
 
 
 def _jsz(node: Node, now: int, query: Query) -> MonitoringAnswer:
@@ -90,8 +87,6 @@ _VIEWS: dict[str, Callable[[Node, int, Query], MonitoringAnswer]] = {
     "/connz": _connz,
     "/jsz": _jsz,
     "/healthz": _healthz,
-    "/subsz": _subsz,
-    "/subscriptionsz": _subsz,
     "/accountz": _accountz,
     "/accstatz": _accstatz,
     "/routez": _routez,
@@ -101,7 +96,8 @@ _VIEWS: dict[str, Callable[[Node, int, Query], MonitoringAnswer]] = {
     "/raftz": _raftz,
     "/debug/vars": _variables,
 }
-PATHS = tuple(_VIEWS)
+_SUBSCRIPTIONS = ("/subsz", "/subscriptionsz")
+PATHS = (*_VIEWS, *_SUBSCRIPTIONS)
 # The genuine server does not count requests to pages that look into its machinery.
 _UNCOUNTED = ("/ipqueuesz", "/raftz", "/debug/vars")
 
@@ -119,4 +115,18 @@ def answer(path: str, node: Node, now: int, parameters: Mapping[str, str]) -> Mo
     Raises:
         BadQueryError: a parameter cannot be read.
     """
-    return _VIEWS[path](node, now, Query(parameters))
+    return without_pauses(answer_in_steps(path, node, now, parameters))
+
+
+def answer_in_steps(
+    path: str, node: Node, now: int, parameters: Mapping[str, str]
+) -> InSteps[MonitoringAnswer]:
+    """Return the same in steps; clients may be heard between them.
+
+    Raises:
+        BadQueryError: a parameter cannot be read.
+    """
+    query = Query(parameters)
+    if path in _SUBSCRIPTIONS:
+        return MonitoringAnswer((yield from subsz_in_steps(node, now, SubszOptions.of(query))))
+    return _VIEWS[path](node, now, query)

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any, Self
 
+from jetstream_server.core.steps import InSteps, without_pauses
 from jetstream_server.core.subject import is_valid_literal, matches
 from jetstream_server.core.sublist import Sublist
 from jetstream_server.jetstream.wire.go_time import format_time
@@ -19,6 +19,7 @@ from jetstream_server.node.node import Node
 from jetstream_server.node.session import Session
 
 SUBSCRIPTIONS_PAGE = 1024
+LOOKED_AT_ONCE = 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,11 @@ def sublist_stats(sublists: Sequence[Sublist]) -> dict[str, Any]:
 
 def subsz(node: Node, now: int, options: SubszOptions | None = None) -> dict[str, Any]:
     """Return their number, and a page of them on demand."""
-    options = options or SubszOptions()
+    return without_pauses(subsz_in_steps(node, now, options or SubszOptions()))
+
+
+def subsz_in_steps(node: Node, now: int, options: SubszOptions) -> InSteps[dict[str, Any]]:
+    """Return the same in steps; some of those that come or go meanwhile are in it."""
     offset = max(options.offset, 0)
     limit = options.limit if options.limit > 0 else SUBSCRIPTIONS_PAGE
     accounts = [each for each in node.accounts.values() if options.account in ("", each.name)]
@@ -78,16 +83,20 @@ def subsz(node: Node, now: int, options: SubszOptions | None = None) -> dict[str
     total = 0
     if options.listed:
         subject = options.test.encode()
-        wanted = [
-            (account.name, each)
-            for account in accounts
-            for each in account.sublist
-            if not subject or matches(each.subject, subject)
-        ]
-        total = len(wanted)
-        for name, each in islice(wanted, offset, offset + limit):
-            cid = each.outlet.cid if isinstance(each.outlet, Session) else 0
-            found.append({"account": name, "account_tag": name, **subscription_detail(each, cid)})
+        looked_at = 0
+        for account in accounts:
+            name = account.name
+            for each in account.sublist:
+                looked_at += 1
+                if looked_at % LOOKED_AT_ONCE == 0:
+                    yield
+                if subject and not matches(each.subject, subject):
+                    continue
+                if offset <= total < offset + limit:
+                    cid = each.outlet.cid if isinstance(each.outlet, Session) else 0
+                    detail = subscription_detail(each, cid)
+                    found.append({"account": name, "account_tag": name, **detail})
+                total += 1
     view = {
         "server_id": node.server_id,
         "now": format_time(now),

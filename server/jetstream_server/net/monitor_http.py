@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 import uvicorn
 from starlette.applications import Starlette
@@ -18,14 +18,18 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from jetstream_server.core.steps import InSteps
 from jetstream_server.jetstream.wire.go_json import encode
+from jetstream_server.monitor.long_view import encode_indented
 from jetstream_server.monitor.metrics import CONTENT_TYPE, metrics_text
 from jetstream_server.monitor.query import BadQueryError
-from jetstream_server.monitor.routes import PATHS, answer, count
+from jetstream_server.monitor.routes import PATHS, answer_in_steps, count
 from jetstream_server.net import listening
 from jetstream_server.net.descriptors import Descriptors
 from jetstream_server.net.pump import Pump
 from jetstream_server.net.stacks import stacks
+
+Result = TypeVar("Result")
 
 
 class _Uvicorn(uvicorn.Server):
@@ -51,6 +55,17 @@ def _not_found(request: Request, error: Exception) -> Response:
     return PlainTextResponse(
         "404 page not found\n", 404, headers={"X-Content-Type-Options": "nosniff"}
     )
+
+
+async def _stepwise(steps: InSteps[Result]) -> Result:
+    """Return the result of steps; the loop goes on with something else between them."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: Result = end.value
+            return result
+        await asyncio.sleep(0)
 
 
 class MonitorHttp:
@@ -121,8 +136,12 @@ class MonitorHttp:
         pump, path = self._pump, request.url.path.removeprefix(self._base)
         count(path, pump.node)
         try:
-            found = answer(path, pump.node, pump.clock.now(), request.query_params)
-            body = encode(found.view, indented=not found.compact)
+            now, wanted = pump.clock.now(), request.query_params
+            found = await _stepwise(answer_in_steps(path, pump.node, now, wanted))
+            if found.compact:
+                body = encode(found.view)
+            else:
+                body = await _stepwise(encode_indented(found.view))
         except BadQueryError as error:
             return PlainTextResponse(str(error), 400)
         except Exception as error:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from jetstream_server.core.subscription import Subscription
 from jetstream_server.monitor.query import BadQueryError, Query
-from jetstream_server.monitor.subsz import SubszOptions, sublist_stats, subsz
+from jetstream_server.monitor.routes import answer, answer_in_steps
+from jetstream_server.monitor.subsz import LOOKED_AT_ONCE, SubszOptions, sublist_stats, subsz
 
 
 def test_only_a_number_unless_asked(node, now):
@@ -61,3 +63,24 @@ def test_an_account_is_counted_alone(node, now, connect):
     }
     assert counts["A"] == node.accounts["A"].sublist.count and counts["ZZ"] == 0
     assert counts[""] > counts["A"] + counts["$SYS"]
+
+
+def test_very_many_are_looked_at_in_steps_while_some_come_and_go(node, now):
+    def made(subject, number):
+        return Subscription(subject, None, sid=b"%d" % number)
+
+    account = node.add_account("MANY")
+    ours = [made(b"t.%d" % n, n) for n in range(5000)]
+    together = [made(b"t", n) for n in range(5000, 10_000)]
+    for each in ours + together:
+        account.sublist.insert(each)
+    asked = {"subs": "1", "acc": "MANY", "limit": "100000"}
+    steps, passed = answer_in_steps("/subsz", node, now, asked), 0
+    for _ in steps:
+        account.sublist.remove(together[passed])
+        account.sublist.insert(made(b"t", 20_000 + passed))
+        passed += 1
+    assert passed == 10_000 // LOOKED_AT_ONCE
+    view = answer("/subsz", node, now, asked).view
+    listed = {each["sid"] for each in view["subscriptions_list"]}
+    assert view["total"] == len(listed) == 10_000

@@ -9,7 +9,8 @@ import urllib.request
 
 import pytest
 from jetstream_server.config.options import ServerOptions
-from jetstream_server.net import listening
+from jetstream_server.monitor.routes import MonitoringAnswer
+from jetstream_server.net import listening, monitor_http
 from jetstream_server.net.monitor_http import MonitorHttp
 
 
@@ -75,3 +76,34 @@ def test_a_base_path(running, on_loop):
             assert b'href="/nats/varz"' in answers[1][2]
 
     on_loop(main())
+
+
+def test_clients_are_heard_while_a_long_page_is_made(running, on_loop, monkeypatch):
+    heard, passed = [], [0]
+
+    def in_steps(*given):
+        for _ in range(20):
+            heard.append(passed[0])
+            yield
+        return MonitoringAnswer({"last": [{}] * 20_000})
+
+    async def others():
+        while True:
+            passed[0] += 1
+            await asyncio.sleep(0)
+
+    async def main():
+        async with running() as served:
+            monkeypatch.setattr(monitor_http, "answer_in_steps", in_steps)
+            socket = listening.bind("127.0.0.1", -1, "monitor port")
+            monitor = MonitorHttp(served.pump, socket)
+            await monitor.start()
+            task = asyncio.create_task(others())
+            port = listening.address_of(socket)[1]
+            status, _, body = await asyncio.to_thread(fetch, port, "/subsz")
+            task.cancel()
+            await monitor.stop()
+            assert status == 200 and len(json.loads(body)["last"]) == 20_000
+
+    on_loop(main())
+    assert sorted({*heard}) == heard and len(heard) == 20
