@@ -318,3 +318,18 @@ def test_no_place_shows_a_secret():
     target = Target(("nats://me:secret@host:1", "other", "tls://[::1]:2", "nats://x:99999"))
     assert target.places == ("host:1", "other:4222", "[::1]:2", "x:4222")
     assert Target((), domain="hub").api_prefix == "$JS.hub.API"
+
+
+def test_a_link_that_is_closed_tries_no_further_to_connect(run):
+    async def work():
+        before = asyncio.all_tasks()
+        for is_begun in (False, True):
+            link = ServerLink(Target(("nats://127.0.0.1:1",)))
+            link.open()
+            while is_begun and "Connect call failed" not in link.state.words:
+                await asyncio.sleep(0.01)
+            await link.close()
+            assert asyncio.all_tasks() == before
+        await ServerLink(Target(("nats://127.0.0.1:1",))).close()
+
+    run(work())
