@@ -246,12 +246,26 @@ class Backup:
         """The batches of which rows may be gone without a word.
 
         That are those whose commit had begun when files were put back; and where the commit does
-        not look for what tasks were told before that, those that were begun.
+        not look for what tasks were told before that, or the batch has read other messages with the
+        same sequences since, those that were begun.
         """
-        query, program = self._query, self._program
+        query, found = self._query, set()
         committed = {batch: begun for begun, _, batch in query.sink_commits}
-        since = committed if program.looks_back else query.begun
-        return frozenset(b for b in query.begun if since.get(b, 0.0) < self._back_at)
+        for batch, begun in query.begun.items():
+            is_sure = self._program.looks_back and not self._has_varied(batch)
+            since = committed.get(batch, 0.0) if is_sure else begun
+            found |= {batch} if since < self._back_at else set()
+        return frozenset(found)
+
+    def _has_varied(self, batch: int) -> bool:
+        """Whether a batch that ran more than once may have read other messages before."""
+        parts = self._query.checkpoint.rows.get(batch, ())
+        return self._query.tries.get(batch, 0) > 1 and any(
+            past.stored.get(sequence, data) != data
+            for name, rows in parts
+            for sequence, data in rows
+            for past in self._truth.now(name).pasts
+        )
 
     def is_settled(self, calm_s: float) -> bool:
         """Whether all that has to be told has been told, or should have been by now.

@@ -91,6 +91,7 @@ FOUND_OF_RIVALS = {
     3073: "the same",
     15031: "the same, of rows that an earlier run had committed and this one passed over",
     111612: "the same, of rows of a task that found them written, in a stream that was behind",
+    120273: "a batch that its ledger had read other messages when it ran again (simulator)",
     107369: "two messages had the same payload, so one was there too often (simulator)",
 }
 
