@@ -333,3 +333,13 @@ def test_a_link_that_is_closed_tries_no_further_to_connect(run):
         await ServerLink(Target(("nats://127.0.0.1:1",))).close()
 
     run(work())
+
+
+def test_a_link_that_is_closed_has_ended_its_connection(run, connected):
+    async def work():
+        async with connected() as world:
+            client = world.console.link.client
+            assert client.is_connected
+        assert client.is_closed
+
+    run(work())
