@@ -201,8 +201,10 @@ def test_what_is_listened_to_is_handed_over_until_it_is_closed(run, connected):
             with pytest.raises(UnreachableError, match="no connection"):
                 await link.listen("news", print)
         async with connected(user="few") as world:
+            before = {*world.console.link.client._subs}
             with pytest.raises(RefusedError, match='ermissions violation for subscription to "ne'):
                 await world.console.link.listen("news.*", print)
+            assert {*world.console.link.client._subs} == before
             assert world.console.link._asked == {}
             assert b'"streams"' in await world.console.link.request("$JS.API.INFO")
 
