@@ -83,9 +83,13 @@ def pause_reader(workload: Workload, program: Program) -> None:
     # While an answer is on its way nobody knows whether it pauses.
     reader.paused = (0, 0)
     reader.pauses += 1
+    is_said = False
 
     def said(frame: Frame) -> None:
-        reader.pauses -= 1
+        nonlocal is_said
+        # It is said twice where the server does not know yet that one of two connections is gone.
+        reader.pauses -= not is_said
+        is_said = True
         # Answers of one turn to two connections are written in any order.
         is_certain = not reader.pauses and reader.pause_said_at < workload.now
         reader.pause_said_at = workload.now
@@ -108,9 +112,12 @@ def reset_reader(workload: Workload, program: Program) -> None:
         body = {}
     reader.resets += 1
     reader.was_reset = True
+    is_said = False
 
     def said(frame: Frame) -> None:
-        reader.resets -= 1
+        nonlocal is_said
+        reader.resets -= not is_said
+        is_said = True
         reader.reset_at = workload.now
         if workload.counted("reset reader", frame):
             reader.answered.clear()
