@@ -51,6 +51,7 @@ FOUND = {
     7604568: "names in a folder that could not be synced were never synced again",
     7609338: "an ack was answered that was saved lazily, with what was due in that turn",
     7609987: "(the wishes') an answer to two connections counted for two answers",
+    7610878: "(the audit's) a schedule that was stored late has fired in its time",
     7607715: "an index was made over what a killed process had overwritten and not synced",
     7607879: "what was stored in a folder that the journal had made on a full disk was lost",
     7603588: "(the disk's) a folder stayed whose name could not be synced",
