@@ -197,3 +197,15 @@ def test_tables_of_what_was_not_given_are_not_there(run, monkeypatch):
                 assert not table.visible
 
     run(work())
+
+
+def test_a_batch_that_was_begun_and_is_not_done_is_told(run, monkeypatch):
+    async def work():
+        rows = [dataclasses.replace(writes(1.0).rows[0], begun=begun) for begun in (None, 2)]
+        async with shown(monkeypatch, PlayedLedger(Writes(tuple(rows), False))) as (user, parts):
+            await parts.look()
+            [table] = user.find("writes").elements
+            words = [row["words"] for row in table.rows]
+            assert words == ["", "batch 2 was begun and is not done"]
+
+    run(work())
