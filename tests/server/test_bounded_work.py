@@ -21,6 +21,7 @@ from jetstream_server.core import deliveries
 from jetstream_server.jetstream.api import consumers
 from jetstream_server.jetstream.api.dispatch import Api
 from jetstream_server.jetstream.catalog.catalog import Catalog
+from jetstream_server.jetstream.configs.stream_config import StreamConfig
 from jetstream_server.jetstream.consumers import pull, push
 from jetstream_server.jetstream.context import Context
 from jetstream_server.jetstream.snapshots import archive, s2
@@ -663,21 +664,25 @@ def test_no_turn_is_long_because_of_many_filters(
         assert max(bench.lines_of_turns) < LINES_OF_TURN_MAX, max(bench.lines_of_turns)
 
 
-def test_no_turn_is_long_because_of_a_restored_stream_with_many_wildcards(tmp_path: Path) -> None:
+@pytest.mark.parametrize("form", ["s.*.{}.x", "s.1.{}.x"])
+def test_no_turn_is_long_because_of_a_restored_stream_with_many_wildcards(
+    tmp_path: Path, form: str
+) -> None:
     bench = Bench(tmp_path)
     bench.lines_of_turns = []
-    begun = bench.ask("STREAM.RESTORE.S", {"config": {"name": "S", "subjects": wild(MANY)}})
+    begun = bench.ask("STREAM.RESTORE.S", {"config": {"name": "S", "subjects": wild(MANY, form)}})
     subject = begun.split(b'"deliver_subject":"')[1].split(b'"')[0]
     data = s2.STREAM_IDENTIFIER + s2.frames(
         archive.MAGIC
         + archive.encode_entry(b"state.json", 0, b'{"messages":1,"first_seq":1,"last_seq":1}')
-        + archive.encode_entry(b"s.1.1.x", 1, b"")
+        + archive.encode_entry(b"s.1.1.x", 1, b"", sequence=1)
         + archive.encode_entry(b"", 0, b"")
     )
     bench.say(b"PUB %b r %d\r\n%b\r\n" % (subject, len(data), data))
     answer = bench.say(b"PUB %b r 0\r\n\r\n" % subject)
-    assert b"stream_create_response" in answer
+    assert b"stream_create_response" in answer and b'"error"' not in answer
     assert max(bench.lines_of_turns) < LINES_OF_TURN_MAX, max(bench.lines_of_turns)
+    assert b'"seq":2' in bench.say(b"PUB s.1.%d.x r 0\r\n\r\n" % (MANY - 1))
 
 
 @pytest.mark.parametrize("count", [1, 50_000])
@@ -727,6 +732,31 @@ def test_no_turn_compares_all_subjects_with_many_wildcards(
         assert b"error" not in bench.ask(verb, body)
         assert max(compared) <= 200_000, (verb, max(compared))
         assert max(bench.lines_of_turns) < LINES_OF_TURN_MAX, (verb, max(bench.lines_of_turns))
+
+
+def test_a_stream_made_again_while_a_restored_one_begins_to_listen_stays(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    subjects = wild(MANY, "s.{}")
+    begun = bench.ask("STREAM.RESTORE.S", {"config": {"name": "S", "subjects": subjects}})
+    subject = begun.split(b'"deliver_subject":"')[1].split(b'"')[0]
+    data = s2.STREAM_IDENTIFIER + s2.frames(
+        archive.MAGIC
+        + archive.encode_entry(b"state.json", 0, b'{"messages":0,"first_seq":1,"last_seq":0}')
+        + archive.encode_entry(b"", 0, b"")
+    )
+    bench.say(b"PUB %b r %d\r\n%b\r\n" % (subject, len(data), data))
+    catalog = bench.node.accounts["$G"].catalog
+    assert catalog is not None
+    bench.session.feed(b"PUB %b r 0\r\n\r\n" % subject)
+    while "S" not in catalog.streams:
+        bench.turn()
+        assert not bench.commit.drain()
+        bench.node.release(bench.node.take_held(), bench.now)
+    assert not catalog.streams["S"].subscribe_more()
+    catalog.delete("S", bench.now)
+    made = catalog.create(StreamConfig(name="S", subjects=["other"]), bench.now)
+    assert b"stream not found" in bench.say(b"")
+    assert catalog.streams["S"] is made
 
 
 def test_one_subject_is_not_compared_with_many_one_by_one(tmp_path: Path) -> None:

@@ -17,9 +17,9 @@ from jetstream_server.jetstream.api.purging import Purging
 from jetstream_server.jetstream.api.request import Later, Request, route
 from jetstream_server.jetstream.api.request_body import read_body_if_json, read_body_in_steps
 from jetstream_server.jetstream.catalog.catalog import Catalog
+from jetstream_server.jetstream.catalog.listening import listening
 from jetstream_server.jetstream.configs.stream_config import SEQUENCE_MAX, StreamConfigRequest
 from jetstream_server.jetstream.slices import Sliced
-from jetstream_server.jetstream.stream import Stream
 from jetstream_server.jetstream.stream_info import (
     created_info,
     full_info,
@@ -38,7 +38,6 @@ from jetstream_server.jetstream.wire.go_json import (
 NAMES_MAX = 1024
 LIST_MAX = 256
 SUBJECTS_AT_ONCE = 10_000  # looked at in one turn
-NOTED_AT_ONCE = 1000  # subjects of a new stream
 PURGED_AT_ONCE = 10_000  # messages in memory, likewise
 SUBJECTS_MAX = 100_000
 
@@ -111,25 +110,8 @@ def _create(catalog: Catalog, request: Request) -> Iterator[dict[str, Any] | Non
         compared=compared,
     )
     yield None
-    yield from _subscribed(catalog, stream)
+    yield from listening(catalog, stream)
     yield {**created_info(stream, request.now), "did_create": True}
-
-
-def _subscribed(catalog: Catalog, stream: Stream) -> Iterator[None]:
-    """Have a stream of many subjects listen to all of them, before anybody is told that it does.
-
-    Raises:
-        ApiError: it is gone meanwhile.
-    """
-    while not stream.subscribe_more():
-        yield
-    if len(stream.config.subjects) > NOTED_AT_ONCE:
-        yield
-        while not catalog.note_captured():
-            yield
-    if catalog.streams.get(stream.name) is not stream:
-        catalog.stream(stream.name)
-        raise errors.STREAM_NOT_FOUND()
 
 
 @route("STREAM.UPDATE.*", "stream_update_response")
@@ -154,7 +136,7 @@ def _update(catalog: Catalog, request: Request) -> Iterator[dict[str, Any] | Non
         name, config, request.now, pedantic=body.pedantic, at_once=False, compared=compared
     )
     yield None
-    yield from _subscribed(catalog, stream)
+    yield from listening(catalog, stream)
     yield updated_info(stream, request.now)
 
 

@@ -367,9 +367,10 @@ class Catalog:
         return config, folder
 
     def finish_restore(self, config: StreamConfig, folder: StreamFolder, now: int) -> Stream:
-        """Have a stream serve now that its folder is filled."""
+        """Have a stream serve now that its folder is filled; whoever asked calls `subscribe_more`
+        until it listens to all its subjects."""
         del self.restoring[config.name]
-        stream = self._open(config, now, folder, now)
+        stream = self._open(config, now, folder, now, at_once=False)
         save_config(folder, config, now)
         folder.end_filling()
         publish_stream_action(self.context, config.name, "create", now)

@@ -105,7 +105,7 @@ class Rebuild:
         self._taken_filters = TakenFilters()  # of these, in a work queue
         self._last_ts = 0  # of the message stored last
         self.is_complete = False  # the end of the archive was read
-        self._is_serving = False  # the catalog has taken the stream in
+        self._stream: Stream | None = None  # which the catalog has taken in
 
     def feed(self, piece: bytes) -> None:
         """Take the next bytes of the snapshot."""
@@ -141,7 +141,8 @@ class Rebuild:
         return size
 
     def finish(self, now: int) -> Stream:
-        """Have the stream start serving, now that no more of the snapshot comes."""
+        """Have the stream start serving, now that no more of the snapshot comes; whoever asked
+        calls `subscribe_more` until it listens to all its subjects."""
         if not self.is_complete:
             if not self._compressed.is_complete:
                 raise RebuildError("s2: corrupt input")
@@ -153,7 +154,7 @@ class Rebuild:
         elif state.last_seq > store.last_seq:
             store.skip(state.last_seq - store.last_seq, self._last_ts)
         stream = self._catalog.finish_restore(self._config, self._folder, now)
-        self._is_serving = True
+        self._stream = stream
         for record in self._consumers.values():
             restore_snapshot(
                 stream,
@@ -169,8 +170,10 @@ class Rebuild:
 
     def abandon(self, now: int) -> None:
         """Give up the name and remove what was stored."""
-        if self._is_serving:
-            self._catalog.delete(self._config.name, now)
+        name = self._config.name
+        if self._stream is not None:
+            if self._catalog.streams.get(name) is self._stream:
+                self._catalog.delete(name, now)
         else:
             self._catalog.abandon_restore(self._config, self._folder)
 

@@ -21,6 +21,7 @@ from jetstream_server.base.errors import ApiError, JetStreamServerError, StoreEr
 from jetstream_server.core.containment import Incident
 from jetstream_server.core.subscription import Sender, Stretch, Subscription
 from jetstream_server.jetstream import errors
+from jetstream_server.jetstream.catalog.listening import listening
 from jetstream_server.jetstream.configs.stream_config import StreamConfig
 from jetstream_server.jetstream.snapshots.rebuild import Rebuild, RebuildError
 from jetstream_server.jetstream.snapshots.snapshot_advisory import TransferAdvisories
@@ -30,6 +31,7 @@ from jetstream_server.jetstream.wire.go_json import encode
 if TYPE_CHECKING:
     from jetstream_server.core.steps import InSteps
     from jetstream_server.jetstream.catalog.catalog import Catalog, ComparedSubjects
+    from jetstream_server.jetstream.stream import Stream
 
 SUBJECT_PREFIX = b"$JS.SNAPSHOT.RESTORE."
 _TYPE = "io.nats.jetstream.api.v1.stream_create_response"
@@ -64,6 +66,8 @@ class Restore:
         # Once all chunks are there: first its subjects are compared, then it is filled.
         self._comparison: InSteps[ComparedSubjects] | None = None
         self._rebuild: Rebuild | None = None
+        self._stream: Stream | None = None  # which begins to listen
+        self._listening: InSteps[None] | None = None
         self._reply = b""  # where the outcome is told; given with the last, empty chunk
         self._is_over = False
         name = config.name.encode()
@@ -151,15 +155,21 @@ class Restore:
                 self._pause(now)
             return
         try:
-            if self._store_some(self._rebuild):
+            if self._listening is None:
+                if self._store_some(self._rebuild):
+                    self._pause(now)
+                    return
+                self._stream = self._rebuild.finish(now)
+                self._listening = listening(self._catalog, self._stream)
+            for _ in self._listening:
                 self._pause(now)
                 return
-            stream = self._rebuild.finish(now)
         except (RebuildError, JetStreamServerError) as error:
             self._rebuild.abandon(now)
             self._refuse(_reason(error), now)
             return
-        self._answer(created_info(stream, now))
+        assert self._stream is not None
+        self._answer(created_info(self._stream, now))
         self._end(now)
 
     def _begin_rebuild(self, compared: ComparedSubjects, now: int) -> None:

@@ -1,0 +1,56 @@
+"""Streams of many subjects listen to all of them before anybody is told."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from jetstream_server.base.clock import SECOND
+from jetstream_server.base.errors import ApiError
+from jetstream_server.base.nuid import Nuid
+from jetstream_server.core.steps import without_pauses
+from jetstream_server.core.sublist import Sublist
+from jetstream_server.jetstream.catalog.catalog import Catalog
+from jetstream_server.jetstream.catalog.listening import listening
+from jetstream_server.jetstream.configs.stream_config import StreamConfig
+from jetstream_server.jetstream.context import Context
+from jetstream_server.jetstream.output import Output
+from jetstream_server.store.vault import MemoryVault
+
+NOW = 1_700_000_000 * SECOND
+COUNT = 5000
+
+
+@pytest.fixture
+def catalog() -> Catalog:
+    sublist = Sublist()
+    context = Context("$G", "srv", "", sublist, Output(sublist), Nuid(Random(1)))
+    return Catalog(context, MemoryVault())
+
+
+def made(catalog: Catalog, *subjects: str, at_once: bool = False) -> object:
+    config = StreamConfig(name="S", subjects=list(subjects))
+    return catalog.create(config, NOW, at_once=at_once)
+
+
+def test_it_takes_steps_and_then_all_are_there(catalog: Catalog) -> None:
+    stream = made(catalog, *(f"s.{n}" for n in range(COUNT)))
+    steps = listening(catalog, stream)  # type: ignore[arg-type]
+    next(steps)
+    before = catalog.context.sublist.count
+    assert before < COUNT
+    without_pauses(steps)
+    reached = [catalog.context.sublist.match(b"s.%d" % n).plain for n in range(COUNT)]
+    assert all(len(each) == 1 for each in reached)
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_one_that_is_gone_meanwhile_is_not_found(catalog: Catalog, again: bool) -> None:
+    stream = made(catalog, *(f"s.{n}" for n in range(COUNT)))
+    steps = listening(catalog, stream)  # type: ignore[arg-type]
+    next(steps)
+    catalog.delete("S", NOW)
+    if again:
+        made(catalog, "other", at_once=True)
+    with pytest.raises(ApiError, match="stream not found"):
+        without_pauses(steps)
