@@ -266,6 +266,21 @@ def test_without_a_ledger_tasks_that_several_servers_told_are_looked_for(
 
 
 @pytest.mark.genuine
+def test_without_ids_rows_that_are_gone_are_not_noticed(place, make_stream) -> None:
+    """What the guarantees say of `dedupe=none`: such rows are no witnesses."""
+    stream = make_stream(place.url)
+    options = stream.sink(dedupe="none")
+    parts = [rows(stream, "a", "b"), rows(stream, "c")]
+    place.take_copy()
+    lost = write(options, parts[:1], 0)
+    place.put_back()
+    kept = write(options, parts[1:], 1)
+    run(sink(options).commit([lost, kept]))
+    assert (lost.witnesses, kept.witnesses) == ((), ())
+    assert contents(stream) == [b"c"]
+
+
+@pytest.mark.genuine
 def test_what_was_removed_tells_nothing(place, make_stream) -> None:
     """Limits, a later row of the subject, a purge: the batch is committed."""
     stream = make_stream(place.url, max_msgs_per_subject=1)

@@ -5,6 +5,7 @@ With CONSOLE_SCREENSHOTS=FOLDER it takes the picture of them in docs/console.md.
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -64,6 +65,9 @@ def shop(browser: Browser, served: Callable[[str], Served], tmp_path: Path) -> I
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
+        # Spark's own processes are this Python as well, in which the format is installed.
+        env={**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"},
+        cwd=tmp_path,
     )
     monitor = f"http://127.0.0.1:{server.monitor_port}"
     folders = ["--checkpoints", str(tmp_path / "checkpoints"), "--events", str(tmp_path / "events")]
