@@ -93,7 +93,7 @@ def find_missing_end(sequences: SequenceRange, state: StreamState) -> DataLossEr
 
 
 def stream_truncated(stream: str, first: int, position: int) -> StreamTruncatedError:
-    """The same incarnation no longer has the sequences from `first` on, or not for these messages.
+    """The same incarnation has lost what it had from `first` on; others may get these sequences.
 
     Args:
         position: what the query had read, or was about to read, lies before it.

@@ -57,7 +57,7 @@ class DirectWay:
         self._range = sequences
         self._control = Control(host, options.connection, "reader", patience_s=0)
         self._is_checked = False  # the stream was compared with the plan
-        self._lacks_end = False  # it was told that the stream has not all that was planned
+        self._lacks_end = False  # it was said that the stream lacks some of what was planned
 
     def advance(self, position: int) -> Operation[FetchStep]:
         """One request and its answer; see `Way`."""

@@ -160,8 +160,8 @@ class ConsumerWay:
             is_first_look = self._control.server_id not in self._whole_at
             self._whole_at.add(self._control.server_id)
         if is_empty and is_first_look:
-            # The stream may have been shorter than the range when the consumer was made, with files
-            # that were put back from an older copy, and have come so far since.
+            # When the consumer was made, the stream may have been shorter than the range, because
+            # its files were put back from an older copy, and it may have grown as long since.
             yield from self._control.delete_consumer(self._range.stream, name)
             return (yield from self._open(position))
         if is_empty:

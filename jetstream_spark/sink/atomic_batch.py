@@ -1,8 +1,8 @@
 """One atomic batch on the wire: the stream takes all of its rows, or none.
 
 Headers of each row say which batch it belongs to and its number there. The last one commits them,
-and only its answer tells what became of them. The answers to the others are empty, so only that to
-the first one is subscribed to, which tells why a batch could not be begun.
+and only its answer tells what became of them. The answers to the others are empty, except
+that the first one tells why a batch could not be begun; so that one is subscribed to as well.
 
 Every error means that nothing was stored, except TimeoutError and ConnectionLostError: if the
 answer is lost, what became of the batch is not known here (`recovery.py`).

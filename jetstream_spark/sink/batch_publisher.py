@@ -12,8 +12,8 @@ partition. What happens to a batch that was not stored, or not completely:
     any other refusal                                      all of its rows are judged together
                                                            (`refused_rows.py`), as none is stored
 
-Of a batch that an earlier attempt had stored, a row may be covered by a row before it that was
-stored anew, where only the last message of a subject stays; it is stored once more by itself
+Where only the last message of a subject stays, a row of a batch that an earlier attempt had stored
+may be covered by an earlier row that was stored anew; then it is stored once more, by itself
 (`key_order.py`, `covered_rows.py`).
 
 Memory: the rows of a batch as they came and as they are sent.
@@ -110,7 +110,7 @@ class BatchPublisher:
                 self._hold(block, numbers)
 
     def finish(self) -> Operation[None]:
-        """Write what was held back; have no row covered by one before it."""
+        """Write what was held back; afterwards no row is covered by one before it."""
         if self._held:
             rows = joined_rows([part for part, _ in self._held])
             numbers = np.concatenate([part for _, part in self._held])

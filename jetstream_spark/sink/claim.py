@@ -1,7 +1,7 @@
 """One attempt's hold on its partition: of several attempts only the last one's rows can arrive.
 
 Spark may start a task again while an attempt at it is still running: for speculation, because its
-executor was not heard of, or from another driver. What such an attempt still sends, or has under
+executor was not heard from, or from another driver. What such an attempt still sends, or has under
 way over a stalled link, may arrive at any time. So attempts take over from each other:
 
 1. Each has an inbox, named in its ledger entry. It listens there on every connection that it sends

@@ -27,7 +27,7 @@ def wrong_columns(
     place: str,
     elsewhere: Sequence[str] = (),
 ) -> list[str]:
-    """Return a sentence for each column that a write cannot have, not of its type, or not twice.
+    """Return a sentence for each column that a write does not take, or not so, or not twice.
 
     Args:
         allowed: the columns there are, in any case, and their types as `type_word` names them.

@@ -30,8 +30,9 @@ Where that cannot be done:
   says so.
 - Without a ledger, nobody remembers the connection of an earlier attempt at the same partition, so
   what it has under way is not inquired about. With a ledger, `claim.py` does that.
-- In a cluster 2 passes the leader's queue: what the leader has proposed and not applied is left to
-  the window, and what lies between two servers of it when the connections were to different ones.
+- In a cluster, step 2 passes the leader's queue. What the leader has proposed and not yet applied
+  is left to the window; so is what lies between two of the servers, when the connections were to
+  different ones.
 """
 
 from __future__ import annotations
@@ -91,7 +92,7 @@ class Inquiry:
 
     @property
     def can_go_back(self) -> bool:
-        """Whether a subject may go back to an earlier row of this write, which then is prevented.
+        """Whether a subject could go back to an earlier row of this write, which is then prevented.
 
         Where messages are added up, or those beyond the allowed number are refused, none replaces
         another; and a row of a queue that was handed on must not be handed on again. With ids of

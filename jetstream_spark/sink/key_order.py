@@ -8,8 +8,8 @@ what counts, and of the rows of one partition that has to be the last row. It ma
   had replaced it; and that one, whose id is known, is not stored again.
 - A row that was refused for the moment may be taken after a later one.
 
-What an ack says decides, not what this attempt has done: of a row that the server had already the
-ack names the sequence that it has. So an attempt also sees what one before it left behind.
+What an ack says decides, not what this attempt has done: if the server already had a row, the ack
+names the sequence that it has there. So an attempt also sees what one before it left behind.
 
 Rows whose sequences rise, as in every write where nothing went wrong, are compared with one number.
 Subjects are kept as digests of 120 bits. Memory: 23 bytes for each subject, whatever its length,

@@ -29,8 +29,8 @@ What an attempt finds, and what it may conclude (`Standing`):
                                               the stream ends before it, are left out
     the same batch, "done"         DONE       nothing to do, *if* the rows at hand have this
                                               fingerprint; otherwise the rows were dealt to the
-                                              partitions differently: as RESUMED. So it is, from the
-                                              stream's beginning, if a row of `seen` is gone
+                                              partitions differently: as RESUMED. If a row of `seen`
+                                              is gone: likewise, from the stream's beginning
     the driver has this batch      COMMITTED  nothing to do; if a row of `seen` is gone, as without
                                               that entry
     a later batch                  -          this run is a zombie, or its checkpoint was rolled
@@ -259,11 +259,11 @@ class Ledger:
         return attempt
 
     def _are_gone(self, witnesses: Collection[Witness], stream: StreamState) -> Operation[bool]:
-        """Whether rows of what was done are gone; then it is written again, as far as the stream
-        has not got it from its beginning on.
+        """Whether rows of what was done are gone; then whatever of it the stream lacks, from its
+        beginning on, is written again.
 
-        That is looked at whatever server said it: in a cluster an id says little, and an attempt
-        that trusted it could find a batch done that its driver will not commit.
+        It does not matter which server told of these rows: in a cluster its id says little, and an
+        attempt that trusted it could find a batch done that its driver will not commit.
         """
         gone = yield from first_gone(self._control, stream.name, witnesses)
         if gone is None:
@@ -283,8 +283,9 @@ class Ledger:
     def _look_at_begin(
         self, attempt: Attempt, after: Newest, stream: StreamState
     ) -> Operation[None]:
-        """Look at all of the stream if it was brought back since the first attempt began, and is as
-        far again: what that one has written afterwards has lower sequences than it began with.
+        """Have all of the stream looked at if it was brought back since the first attempt began and
+        is as far again: what that attempt wrote afterwards may have lower sequences than the one
+        it began with.
 
         Args:
             after: the newest message at that time.
@@ -427,9 +428,9 @@ class Ledger:
             rows: of all partitions.
             incarnations: when the stream was created, as the tasks saw it.
             reached: the last sequence that the tasks were told.
-            witnesses: rows that the tasks were told of. Where another server said so than the one
-                that is asked now, they are looked at.
-            differs: whether rows were skipped as already written that differ from those written.
+            witnesses: rows that the tasks were told of. They are looked for where another server
+                than the one that is asked now has told of them.
+            differs: whether rows that were skipped as written differ from those written.
 
         Raises:
             WriterFencedError: another run committed a later version.
@@ -495,7 +496,7 @@ class Ledger:
         self._check_repeated(entry, rows, differs, has_written=True)
 
     def _look_back(self, witnesses: Collection[Witness]) -> Operation[None]:
-        """Look for rows that another server told of than the one that answers now.
+        """Look for the rows that were reported by a server other than the one that answers now.
 
         Raises:
             LedgerError: some are gone.

@@ -10,7 +10,7 @@ of the same scope and partition, so that a scan of the stream recognises the ids
 among all others. Both are base64url.
 
 The row's number would not do: a shuffle may hand the rows of a partition over in another order, and
-a number used for another row before would make the server drop a row it never saw. Content ids keep
+a number that another row had before would make the server drop a row it never saw. Content ids keep
 the set of ids for the same set of rows in any order; rows that move to another partition get new
 ids. So an unstable order can cost a duplicate, never a row
 (docs/reference/spark.md#what-a-writer-knows).

@@ -20,8 +20,8 @@ leader - is waited out for `outageTimeout`; anything else fails the write after 
 attempts, and Spark decides.
 
 Rows sent again may land after later ones; `maxInFlight=1` keeps the order at the price of one round
-trip per row. Where only the last message of a subject stays, a row that a row before it covers in
-the end is stored once more over that one (`key_order.py`, `covered_rows.py`).
+trip per row. Where only the last message of a subject stays, a row that ends up covered by
+a row before it is stored once more, over that one (`key_order.py`, `covered_rows.py`).
 
 Ids are made, and remembered beyond this write, elsewhere (`message_ids`, `ledger`).
 """

@@ -60,7 +60,7 @@ class RefusedRows:
     def judge(
         self, refusal: RowRefusal, rows: OutgoingRows, numbers: RowPlaces, tries: int
     ) -> Operation[bool]:
-        """Whether the rows of a refusal are to be sent again; if so, that is due on return.
+        """Whether the rows of a refusal are to be sent again: if so, as soon as this returns.
 
         Args:
             rows: those that the refusal names.

@@ -63,7 +63,7 @@ class WrittenPartition(WriterCommitMessage):
         created: the incarnation of the stream that was written to, "" when none was.
         last_sequence: as far as that stream is known to have come.
         witnesses: rows that show whether the stream has what it had then.
-        differs: the rows were skipped because their version had been written, but are not the same.
+        differs: the rows were skipped because their version was written before, with other rows.
     """
 
     scope: Scope

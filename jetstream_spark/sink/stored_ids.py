@@ -36,7 +36,7 @@ def read_stored_ids(
         control: where requests go; its `requestTimeout` bounds each pull.
         stream: the stream; not one with work-queue retention, whose messages are gone when read.
         first_sequence: where to begin, 1 or more.
-        id_prefix: empty for all ids; else those of rows that were stored again are the rows' own.
+        id_prefix: empty for all ids; else a row that was stored again is found under its own id.
         subject: only messages of this subject, all when empty.
 
     Raises:

@@ -7,8 +7,8 @@ message now, with another id or none. So a task notes that row (`Witness`), for 
 was told by, and the commit looks at it again.
 
 Files can only be put back while a server does not run, and it has another id after each start. So
-what the server said that is asked now need not be looked at: as a rule nothing is. In a cluster
-another id may be that of another member; there a look finds what it should.
+nothing that was said by the very server that is asked now needs a look; as a rule that is all there
+is. In a cluster another id may be that of another member; there a look finds what it should.
 
 What a look finds:
 
@@ -72,7 +72,7 @@ class Witness:
 
 
 class Witnesses:
-    """Those of one write: of each server that said that rows are stored, the highest row."""
+    """Those of one write: for each server that said that rows are stored, the highest row."""
 
     def __init__(self) -> None:
         self._highest: dict[str, Witness] = {}
@@ -114,7 +114,7 @@ def first_gone(
     """Look whether a stream still has what it said; return a witness in whose place is another
     message now, None where nothing shows that rows are gone.
 
-    Of the witnesses from one server those are looked at that tell something, the highest first.
+    Of one server's witnesses the highest counts of which the stream can still tell anything.
 
     Raises:
         RetryableError: nobody answers within the control's patience.

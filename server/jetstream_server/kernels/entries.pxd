@@ -1,6 +1,6 @@
-"""Whether columns reach as far as the entries that are wanted of them, for the compiled kernels.
+"""Checks that columns reach as far as the entries asked of them, for the compiled kernels.
 
-Reading on would not be safe.
+Reading beyond a column would not be safe.
 """
 
 

@@ -1,4 +1,4 @@
-"""What the frames of several kernels have in common, which encode records for clients."""
+"""What the kernels that encode records for clients have in common: the parts of their frames."""
 
 from jetstream_server.kernels.digits cimport digit_count, put_bytes, put_number, u64
 from jetstream_server.kernels.moments cimport SECOND_BYTES, Moment, fraction_bytes, put_time
@@ -11,7 +11,7 @@ cdef enum:
 cdef inline char* put_sizes(
     char* at, Py_ssize_t block_bytes, Py_ssize_t payload_bytes
 ) noexcept nogil:
-    """Write the end of the first line: how long the header block is, if there is one, and all."""
+    """Write the end of the first line: the bytes of the header block, if any, and of everything."""
     at = put_bytes(at, b" ", 1)
     if block_bytes:
         at = put_number(at, block_bytes)

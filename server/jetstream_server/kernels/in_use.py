@@ -1,4 +1,4 @@
-"""All kernels, and which of its twins each of them uses."""
+"""All kernels, and which twin each of them uses."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Where the fields of a record are: the offsets of `record_format.PREFIX`, for the compiled kernels.
 
-With them what the genuine server would account a record with, see `records/pure.py`, and how the
-kernels that encode frames read a record.
+Also what the genuine server would account for a record (`records/pure.py`), and how the kernels
+that encode frames read one.
 """
 
 from cpython cimport array
@@ -80,7 +80,7 @@ cdef inline bint read_numbered(const Block* block, Py_ssize_t index, Record* rec
 
 
 cdef inline Py_ssize_t kept_bytes(const Record* record) noexcept nogil:
-    """Return the bytes of the stored headers, without their empty line, or of what begins them."""
+    """Return the bytes of the headers without their empty line; without headers, of the version."""
     if not record.header_bytes:
         return VERSION_LINE_BYTES
     return record.header_bytes - 2 if record.header_bytes > 2 else 0

@@ -59,11 +59,11 @@ from jetstream_server.store.ports import (
 from jetstream_server.store.tally import Tally
 
 _NAMES_AT_ONCE = 20_000  # of forgotten subjects, in some milliseconds
-BLOCK_BYTES = 8 * 1024 * 1024  # as the genuine server; a larger single record gets its own block
+BLOCK_BYTES = 8 * 1024 * 1024  # as in the genuine server; a larger record gets its own block
 
 
 class FileStore:
-    """A sequence of messages in a folder of blocks; what its methods say is in `MessageStore`.
+    """A sequence of messages in a folder of blocks; `MessageStore` describes its methods.
 
     It is the owner of what it queues (`commit.Owner`).
 
@@ -72,7 +72,7 @@ class FileStore:
         commit: the queue to the disk.
         cache: contents of sealed blocks, shared with other stores.
         first_seq: the first sequence to be used, if nothing is there; 0 for 1.
-        is_fresh: nothing is there, whatever the folder says, as its removal is queued.
+        is_fresh: take the folder for empty, whatever is in it: its removal is queued.
         block_bytes: when a block is full; for tests.
         chunk_bytes: how much of a block is compressed together; for tests.
 
@@ -93,7 +93,7 @@ class FileStore:
     ) -> None:
         self._folder = folder
         self._commit = commit
-        # Whether the store serves; failed writes, damaged blocks and the end of life take it off.
+        # Whether the store serves; a failed write, damage or the end of its life stops that.
         self._health = health = Health(folder, commit, self)
         self.notes = health.notes
         # For each subject its number, its count of messages, and bounds of its first and last
@@ -101,7 +101,8 @@ class FileStore:
         self._table = table = SubjectTable()
         cache = cache or ContentCache(commit.disk)
         contents = BlockContents(cache, table, health, chunk_bytes)
-        # The blocks, oldest first, and the sequences, messages and bytes in them; likewise.
+        # The blocks, oldest first, with their sequences, messages and bytes; kept up to date
+        # likewise.
         self._list = block_list = BlockList(contents, first_seq)
         # Questions about messages, and about subjects; they change nothing that is stored.
         self._reading = BlockReading(block_list, contents, health)
@@ -314,8 +315,8 @@ class FileStore:
         return self._reading.count(wanted, start, stop)
 
     def prepare_count(self, wanted: SubjectFilter | None, start: int, entries_max: int) -> bool:
-        """Count ahead of `count`, among about `entries_max` messages; tell whether that is all it
-        takes."""
+        """Do part of the work of `count`, on about `entries_max` messages; tell whether nothing is
+        left of it."""
         return self._reading.prepare_count(wanted, start, entries_max)
 
     def subject_counts(self, pattern: bytes) -> dict[bytes, int]:

@@ -59,7 +59,7 @@ class MemoryStore:
         self._last_seq = max(first_seq - 1, 0)
         self._last_ts = 0
         self._grown: dict[bytes, None] = {}  # subjects appended to since `enforce` looked
-        self._overfull: dict[bytes, None] = {}  # subjects that a new limit is yet to reach
+        self._overfull: dict[bytes, None] = {}  # subjects to which a new limit is yet to be applied
         self._enforced_per_subject = -1  # the limit by which all subjects were last looked at
 
     # -- writing ---------------------------------------------------------------------------
@@ -301,7 +301,7 @@ class MemoryStore:
         return self._last_seq + 1
 
     def filter(self, patterns: Sequence[bytes]) -> SubjectFilter | None:
-        """Compile patterns: the same filter for all who hold it."""
+        """Compile patterns; whoever holds the same ones shares a filter."""
         if not patterns or b">" in patterns:
             return None
         key = tuple(patterns)
@@ -330,7 +330,7 @@ class MemoryStore:
         return sum(s in self._messages for s in self._order[self._find(start) : end_index])
 
     def prepare_count(self, wanted: SubjectFilter | None, start: int, entries_max: int) -> bool:
-        """Nothing is remembered."""
+        """Return True: there is nothing to prepare."""
         return True
 
     def subject_counts(self, pattern: bytes) -> dict[bytes, int]:
@@ -437,8 +437,8 @@ class MemoryStore:
         return bisect_left(self._order, sequence, self._head)
 
     def _stretch(self, sequence: int) -> tuple[int, int]:
-        """Return how far in `_order` may be looked at once from a sequence on, and where to go on
-        from there."""
+        """Return where in `_order` a look that begins at a sequence is to end, and from which
+        sequence the next one goes on."""
         end = self._find(sequence) + _LOOKED_AT_ONCE
         if end < len(self._order):
             return end, self._order[end]
@@ -462,7 +462,7 @@ class MemoryStore:
         return [subject for subject in found if subject in self._subjects]
 
     def _list(self, subject: bytes) -> None:
-        """List a subject, and keep fewer in the list that are gone than are there."""
+        """List a subject; rebuild the list when most of it are subjects that are gone."""
         self._listed.append(subject)
         if len(self._listed) > 2 * len(self._subjects) + _SWEEP_MIN:
             self._listed = list(self._subjects)

@@ -1,8 +1,8 @@
 """Patterns, and which subjects of a store in memory match them.
 
 The store lists its subjects in the order in which they came. A filter looks at them some at a time
-and remembers what it found; many patterns with wildcards are walked as a tree, as each of them with
-each subject would take minutes.
+and remembers what it found; many patterns with wildcards are put into a tree, as comparing
+each of them with each subject would take minutes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from jetstream_server.core.subject import is_literal, matches
 from jetstream_server.kernels import filters
 
 _DECISIONS_MAX = 65536  # remembered, of single subjects; a bound, not a tuning knob
-_COMPARED_MAX = 64  # wildcards, with each subject; of more, a tree is walked
+_COMPARED_MAX = 64  # patterns with wildcards; of more, a tree is made
 _COST_OF_WALK = 128  # for a subject, in patterns that are compared with it
 
 
@@ -33,7 +33,7 @@ class PatternFilter:
         self._tree = PatternTree()  # of those with wildcards, if there are many
         self._planted = 0  # how many of them are in it
         self._flags = bytearray()  # of the first subjects in the store's list, 1 if they match
-        self._listing = 0  # of the store's lists, which one that is
+        self._listing = 0  # which of the store's lists that is
         self.wants = lru_cache(_DECISIONS_MAX)(self._matches)
 
     @property
@@ -42,7 +42,7 @@ class PatternFilter:
         return None if self._wild else self._literals
 
     def decide(self, subjects: list[bytes], listing: int, subjects_max: int) -> bool:
-        """Look at more subjects of a store's list, about so many, or fewer if there are many
+        """Look at about `subjects_max` more subjects of a store's list, or fewer if there are many
         wildcards; tell whether all have been looked at.
 
         Args:

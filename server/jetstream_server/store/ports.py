@@ -57,7 +57,7 @@ class Window:
         buffer: the block's bytes (bytearray, mmap or bytes).
         positions: `array('Q')`, where each wanted record starts in `buffer`.
         sequences: `array('Q')`, their stream sequences, rising.
-        sizes: `array('Q')`, accounting-free wire sizes (subject + headers + payload bytes).
+        sizes: `array('Q')`, bytes of subject, headers and payload together, as on the wire.
         next_seq: the first sequence not looked at; where the next call goes on.
     """
 
@@ -95,7 +95,7 @@ class Census:
     """The subjects of a store at one moment.
 
     Attributes:
-        names: subjects; it may grow, and what comes behind the counts does not belong to it.
+        names: the subjects; the list may grow, and names beyond the counts are no part of this.
         counts: `array('Q')`, how many messages each has; there may be subjects without any.
     """
 
@@ -104,8 +104,8 @@ class Census:
 
 
 class MessageStore(Protocol):
-    """A sequence of messages. `FileStore` and `MemoryStore` behave alike, except where the genuine
-    server's differ (byte accounting).
+    """A sequence of messages. `FileStore` and `MemoryStore` behave alike, except where the
+    two stores of the genuine server do not (byte accounting).
 
     Every method but `state`, `first_seq`, `last_seq`, `offline`, `close` and `destroy` may raise
     StoreError when the store is offline, or goes offline because what it looks at is damaged.
@@ -168,8 +168,8 @@ class MessageStore(Protocol):
         last_seq where it is.
 
         Args:
-            gives_way: they make room for a newer message; on a full disk they stay until that one
-                is durable.
+            gives_way: what goes makes room for a newer message; on a full disk it stays until that
+                message is durable.
         """
         ...
 
@@ -181,7 +181,7 @@ class MessageStore(Protocol):
         Returns:
             Where to go on, `stop` when there is no more to do, and how many were removed. One call
             does a bounded amount, so that others get their turn in between; while the disk is
-            behind that may be nothing: ask again a little later.
+            behind, that may be nothing: ask again a little later.
         """
         ...
 
@@ -206,8 +206,8 @@ class MessageStore(Protocol):
         ...
 
     def rest(self) -> bool:
-        """Let go of memory when nothing was written since the last call; tell whether there was
-        any."""
+        """Let go of memory if nothing was written since the last call; tell whether there was any
+        to let go of."""
         ...
 
     # -- looking ---------------------------------------------------------------------------
@@ -277,8 +277,9 @@ class MessageStore(Protocol):
         ...
 
     def prepare_count(self, wanted: SubjectFilter | None, start: int, entries_max: int) -> bool:
-        """Count ahead of a `count` from `start` on, among about `entries_max` more messages; tell
-        whether that is all it takes. If not, `count` counts the rest, however long that takes."""
+        """Do part of the work of a `count` from `start` on, on about `entries_max` more messages;
+        tell whether nothing is left of it. If not, `count` does the rest, however long that
+        takes."""
         ...
 
     def subject_counts(self, pattern: bytes) -> dict[bytes, int]:
@@ -307,7 +308,7 @@ class MessageStore(Protocol):
         """Return the last sequence (at most `up_to`) of each matching subject, rising, as
         `array('Q')`.
 
-        If there are more than `count_max`, any that many will do.
+        If there are more than `count_max`, any `count_max` of them will do.
         """
         ...
 
@@ -407,8 +408,8 @@ class StreamFolder(Protocol):
         ...
 
     def begin_filling(self) -> None:
-        """Mark what is stored until `end_filling` as a leftover, should there be a crash before
-        that."""
+        """From now on, until `end_filling`, a crash makes what is stored a leftover, which the next
+        start removes."""
         ...
 
     def end_filling(self) -> None:

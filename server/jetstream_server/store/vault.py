@@ -258,8 +258,7 @@ class FileFolder:
         return names
 
     def begin_filling(self) -> None:
-        """Mark what is stored until `end_filling` as a leftover, should there be a crash before
-        that."""
+        """From now on, until `end_filling`, a crash makes what is stored a leftover."""
         self._commit.replace(self, self._path / FILLING_NAME, [b""])
 
     def end_filling(self) -> None:

@@ -39,7 +39,8 @@ class ConsumerContext:
         arm: has it ticked when the first of its timers is due.
         give_up: stops the consumer, as an exception has left it half changed.
         settle: lets the stream remove messages that the consumer is done with.
-        is_blocked: it would send more, but a client does not read; it is woken when that one does.
+        is_blocked: it would send more, but a client does not read; it is woken when the client
+            does.
         active_at: when somebody last asked for messages, or acknowledged some.
         delivered_at, acked_at: when that last happened, 0 for never.
         is_reset_by_server: a listener inside this server has had it start over.

@@ -157,7 +157,7 @@ def _note_filters(stream: Stream) -> None:
 
 def compare_filters(stream: Stream, config: ConsumerConfig) -> InSteps[ComparedFilters]:
     """Compare the filters that a consumer is to have with each other and, in a work queue, with
-    those of others; what comes of it is true until the next step of anything."""
+    those of others; the outcome holds only until something else takes a step."""
     own = yield from settled(check_filters(config), ApiError)
     if len(config.filter_subjects) > _FILTERS_AT_ONCE:
         yield

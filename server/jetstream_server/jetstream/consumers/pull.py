@@ -274,7 +274,7 @@ class Pull:
 
     def _pick_turns(self, count_max: int, now: int) -> list[tuple[PullRequest, Match]]:
         """Return the requests that are to get the next messages in turn, at most this many, and
-        drop those on the way that are over.
+        drop those met on the way that are over.
 
         What makes them eligible is the same for all of them, and stays so while they are served
         (`_steady_count`).

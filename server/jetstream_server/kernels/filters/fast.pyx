@@ -199,7 +199,7 @@ def present(
 
 
 def order(const unsigned int[::1] numbers, array.array keys not None):
-    """By a byte of the keys at a time, from the lowest; bytes in which none differ are left out."""
+    """Sort by a byte of the keys at a time, the lowest first; bytes that all share are left out."""
     cdef Py_ssize_t index, size = numbers.shape[0], known = len(keys), at, counted
     cdef array.array first = array.array("I", bytes(4 * size))
     cdef array.array second = array.array("I", bytes(4 * size))

@@ -110,8 +110,8 @@ def first_special(
 
 
 def id_spans(bytes chunk, array.array fields, Py_ssize_t start, Py_ssize_t stop, bytes stream):
-    """Return where the ids are of the longest stretch from `start` of messages with one and no
-    other wish.
+    """Return where the ids are in the longest stretch from `start` of messages that ask for nothing
+    but their id.
 
     See `pure.id_spans`.
     """

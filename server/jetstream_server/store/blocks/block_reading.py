@@ -111,7 +111,7 @@ class BlockReading:
         return self._list.last_seq + 1
 
     def sequence_at(self, timestamp: int) -> int:
-        """Return the first stored sequence at or after a time, times rising in the store."""
+        """Return the first stored sequence at or after a time; times rise in the store."""
         blocks = self._list.blocks
         start = bisect_left(blocks, timestamp, key=lambda block: block.last_ts)
         for block in blocks[start:]:
@@ -162,8 +162,8 @@ class BlockReading:
         return self._count_between(chosen, start, end)
 
     def prepare_count(self, wanted: SubjectFilter | None, start: int, entries_max: int) -> bool:
-        """Count in blocks, of about `entries_max` messages together, ahead of a `count` from
-        `start` on; tell whether that is all it takes."""
+        """Do part of the work of a `count` from `start` on: whole blocks, of about `entries_max`
+        messages together; tell whether nothing is left of it."""
         self._health.check()
         if not isinstance(wanted, SubjectSet):
             return True

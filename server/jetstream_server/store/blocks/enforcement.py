@@ -16,7 +16,7 @@ from jetstream_server.store.blocks.compaction import Compaction
 from jetstream_server.store.blocks.subjects import SubjectTable
 from jetstream_server.store.ports import Limits
 
-# Before others get their turn: blocks, and messages of subjects that have far too many.
+# What is removed before others get their turn: blocks, and messages of overfull subjects.
 EXPIRED_AT_ONCE = 2
 TRIMMED_AT_ONCE = 8
 DELETED_AT_ONCE = 500
@@ -42,7 +42,7 @@ class Enforcement:
     _compaction: Compaction
     # The limit per subject, and the numbering, with which all subjects were last looked at.
     _known: tuple[int, int] = (-1, 0)
-    _overfull: dict[int, None] = field(default_factory=dict)  # that a new limit is yet to reach
+    _overfull: dict[int, None] = field(default_factory=dict)  # yet to be trimmed
 
     def enforce(self, limits: Limits, now: int) -> list[tuple[int, int]]:
         """Remove the oldest messages until `limits` hold: age, then per subject, count, bytes."""

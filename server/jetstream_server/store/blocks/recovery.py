@@ -334,9 +334,9 @@ def _is_marked_durable(whole: bytes, damaged_at: int) -> bool:
 def _mend(path: Path, disk: Disk, size: int | None = None) -> bool:
     """Cut a block to its sound bytes and make them durable, False if there is no room.
 
-    A killed process leaves bytes that only the system's memory holds, be it that it appended to the
-    last block, or overwrote a message in another one; they must be made safe before they are shown
-    to anybody, and before an index says that they are there.
+    A killed process leaves bytes that only the system's memory holds, whether it appended to the
+    last block or overwrote a message in another one; they must be made safe before anybody sees
+    them, and before an index says that they are there.
     """
     try:
         if size is not None:

@@ -26,9 +26,9 @@ _ANY_COUNT = 1 << 62
 _ANY_SEQ = (1 << 64) - 1
 _BOUNDS_MAX = 20_000  # subjects looked at for the next message
 _SETS_KEPT = 4  # sets that nobody holds: requests often ask by the same wildcard again
-_COMPARED_MAX = 64  # wildcards, with each name; of more, a tree is walked
+_COMPARED_MAX = 64  # patterns with wildcards; of more, a tree is made
 _PATTERNS_LOOKED_FOR = 8  # among the names of a block
-_LITERALS_LOOKED_FOR = 1000  # among the names of the table; of more, each name is looked at
+_LITERALS_LOOKED_FOR = 1000  # among the names of the table; if there are more, all are walked
 _BLOCKS_REMEMBERED = 4  # for one set; several consumers may read with it
 
 
@@ -190,7 +190,7 @@ class SubjectSet:
 
     @property
     def has_wildcards(self) -> bool:
-        """Return whether not all patterns are literal subjects."""
+        """Tell whether any of the patterns has a wildcard."""
         return bool(self._wild)
 
     @property

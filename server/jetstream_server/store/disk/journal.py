@@ -24,7 +24,7 @@ Invariants:
   would bring it back. A removal is carried out again at a start unless something below it was noted
   later; the flush makes sure that the removal is durable by then.
 - No path is both noted and written in any other way.
-- A note that was durable and cannot be read is damage and no torn tail. If only its content is
+- A note that was durable and cannot be read is damage, not a torn tail. If only its content is
   damaged, the file it is about counts as damaged; if even the path is gone, `damage` says so for as
   long as the copy of the journal is there.
 - How much was durable is noted in a file of its own before anybody is told, without a sync: it

@@ -7,13 +7,13 @@
               which is what the file holds on the disk
 
 A beginning is an entry of kind `BEGINNING`: what stands in the file and has a lower serial is of an
-earlier use. Both are written at once; if that is interrupted, one of them is still whole, be it the
-new one or that of the earlier use.
+earlier use. Both are written at once; if that is interrupted, one of them is still whole: the new
+one, or that of the earlier use.
 
 Entries end where one cannot be read. Bytes there that nobody was told of are a torn tail. When an
 entry behind them says that they were durable before it was written, they are damage: then reading
-goes on behind them. They are damage, too, if a file of its own says so (`Reached`), which also
-tells when a whole file is gone or was cut short.
+goes on behind them. They are damage, too, if a separate file says so (`Reached`), which also tells
+when a whole file is gone or was cut short.
 """
 
 from __future__ import annotations
