@@ -93,12 +93,14 @@ class OlderCopies:
         if not newest.time_ns:
             return None
         found = yield from self._control.time_at(state.name, newest.sequence)
-        if found is not None and found[0] == newest.sequence:
-            if found[1] == newest.time_ns:
-                return None
-            since_ns = newest.time_ns + 1
-        else:  # it was removed, so only what is still there before it can tell
-            since_ns = newest.time_ns + CLOCK_STEP_MAX_NS
+        is_there = found is not None and found[0] == newest.sequence
+        if found is not None and is_there and found[1] == newest.time_ns:
+            return None
+        # If it was removed, only what is still there before it can tell.
+        since_ns = newest.time_ns + (1 if is_there else CLOCK_STEP_MAX_NS)
         since = yield from self._control.first_since(state, since_ns)
         first = yield from self._control.time_at(state.name, since)  # between them may be nothing
-        return first[0] if first is not None and first[0] <= newest.sequence else None
+        if first is not None and first[0] <= newest.sequence:
+            return first[0]
+        # Another message in its place tells enough, even if the clock is behind what it was.
+        return newest.sequence if is_there else None
