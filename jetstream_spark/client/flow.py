@@ -297,6 +297,15 @@ class Flow:
             return None
         return self._take_message(bytes(buffer.data[buffer.start : stop]), stop + 2)
 
+    def await_message(self, deadline: float) -> Operation[Message]:
+        """Take the next message; receive until there is one.
+
+        Raises: as `receive` and `next_message`.
+        """
+        while (message := self.next_message()) is None:
+            yield from self.receive_more(deadline)
+        return message
+
     def take_control(self) -> bool:
         """Handle the lines before the next message (PING, INFO, -ERR ...); tell whether there were
         any.

@@ -144,10 +144,7 @@ class DirectWay:
         messages: list[Message] = []
         previous, following = 0, position
         while True:
-            message = flow.next_message()
-            if message is None:
-                yield from flow.receive_more(deadline)
-                continue
+            message = yield from flow.await_message(deadline)
             if message.sid != sid:
                 continue
             code, text = message.status

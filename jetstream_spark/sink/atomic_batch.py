@@ -23,7 +23,12 @@ from jetstream_spark.errors import ProtocolViolationError
 from jetstream_spark.kernels.arrow_to_wire import ROW_DIGITS
 from jetstream_spark.sink.batch_outcome import BatchOutcome, RowRefusal
 from jetstream_spark.sink.outgoing_rows import OutgoingRows, check_payloads
-from jetstream_spark.sink.refusals import BATCH_INCOMPLETE, WRONG_STREAM, answer_of
+from jetstream_spark.sink.refusals import (
+    BATCH_INCOMPLETE,
+    WRONG_STREAM,
+    answer_of,
+    refusal_in,
+)
 
 SEND_BYTES = 256 << 10
 
@@ -55,12 +60,10 @@ def write_atomic_batch(
     deadline = host.now() + ack_timeout_s
     beginning: RowRefusal | None = None
     while True:
-        message = flow.next_message()
-        if message is None:
-            yield from flow.receive_more(deadline)
-        elif message.subject == last:
+        message = yield from flow.await_message(deadline)
+        if message.subject == last:
             break
-        elif message.subject == first and len(message.payload or message.headers):
+        if message.subject == first and len(message.payload or message.headers):
             beginning = _refusal(message, count, stream)
     for sid in sids:
         flow.unsubscribe(sid)
@@ -81,14 +84,13 @@ def _position_lines(count: int) -> pa.BinaryArray:
 def _refusal(message: Message, count: int, stream: str) -> RowRefusal | None:
     everything = np.arange(count)
     answer = answer_of(message)
-    error = answer.get("error")
-    if not error:
+    refusal = refusal_in(answer)
+    if refusal is None:
         return None
     if answer.get("stream", stream) != stream:
         text = f"stream '{answer['stream']}' collects this subject"
         return RowRefusal(everything, 400, WRONG_STREAM, text)
-    code, err_code = int(error.get("code", 0)), int(error.get("err_code", 0))
-    return RowRefusal(everything, code, err_code, str(error.get("description", "")))
+    return RowRefusal(everything, *refusal)
 
 
 def _sequence(message: Message, stream: str, batch_id: bytes, count: int) -> int:

@@ -33,7 +33,7 @@ from jetstream_spark.sink.kv import WRONG_LAST_SEQUENCE
 from jetstream_spark.sink.message_ids import id_again
 from jetstream_spark.sink.outgoing_rows import published
 from jetstream_spark.sink.recovery import Recovery
-from jetstream_spark.sink.refusals import NOBODY, answer_of, is_passing, refused
+from jetstream_spark.sink.refusals import NOBODY, answer_of, is_passing, refusal_in, refused
 from jetstream_spark.sink.stored_ids import ID_HEADER
 
 IN_FLIGHT_ROWS, IN_FLIGHT_BYTES = 1_000, 1 << 20
@@ -152,10 +152,7 @@ class CoveredRows:
                 size += len(rows[left.popleft()].payload)
                 on_way += 1
             yield from flow.flush(deadline)
-            message = flow.next_message()
-            if message is None:
-                yield from flow.receive_more(deadline)
-                continue
+            message = yield from flow.await_message(deadline)
             self._recovery.check(message)
             if message.sid != sid:
                 continue
@@ -177,14 +174,13 @@ class CoveredRows:
     def _sequence(self, row: CoveredRow, message: Message) -> Operation[int]:
         """Where a row is stored now, 0 where something else was stored in its place."""
         answer = answer_of(message)
-        error = answer.get("error")
-        if error is None and answer.get("stream") == self._options.stream:
+        refusal = refusal_in(answer)
+        if refusal is None and answer.get("stream") == self._options.stream:
             return int(answer["seq"])
-        error = error or {"description": f"the answer is {message.payload[:80]!r}"}
-        code, err_code = int(error.get("code", 0)), int(error.get("err_code", 0))
+        code, err_code, text = refusal or (0, 0, f"the answer is {message.payload[:80]!r}")
         if err_code in WRONG_LAST_SEQUENCE:
             return (yield from self._own_sequence(row))
-        text, subject = str(error.get("description", "")), row.subject.decode("utf-8", "replace")
+        subject = row.subject.decode("utf-8", "replace")
         if not is_passing(code, err_code):
             raise refused(row.number, subject, code, err_code, text)
         if code == NOBODY:

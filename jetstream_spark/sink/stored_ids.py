@@ -133,17 +133,14 @@ class _HeaderWalk:
         received = 0
         deadline = self._control.host.now() + timeout_s
         while received < batch:
-            message = flow.next_message()
-            if message is None:
-                try:
-                    yield from flow.receive_more(deadline)
-                except TimeoutError:
-                    raise ReadTimeoutError(
-                        "the ids stored by an earlier attempt were not delivered within "
-                        f"{timeout_s:g} s.",
-                        "Raise requestTimeout, or look into the state of the server.",
-                    ) from None
-                continue
+            try:
+                message = yield from flow.await_message(deadline)
+            except TimeoutError:
+                raise ReadTimeoutError(
+                    "the ids stored by an earlier attempt were not delivered within "
+                    f"{timeout_s:g} s.",
+                    "Raise requestTimeout, or look into the state of the server.",
+                ) from None
             if message.sid != sid:
                 continue
             code, text = message.status

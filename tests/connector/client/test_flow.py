@@ -95,9 +95,7 @@ def peer():
 
 
 def next_message(flow, timeout_s=30.0):
-    while (message := flow.next_message()) is None:
-        flow.receive_more(time.monotonic() + timeout_s)
-    return message
+    return flow.await_message(time.monotonic() + timeout_s)
 
 
 def test_a_peer_that_nobody_came_to_leaves_no_thread_behind():
