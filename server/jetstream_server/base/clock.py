@@ -54,3 +54,12 @@ def earlier(one: int | None, other: int | None) -> int | None:
     if one is None:
         return other
     return one if other is None or one < other else other
+
+
+def earliest(*deadlines: int | None) -> int | None:
+    """Return the earliest of several deadlines, None when there is none."""
+    found = None
+    for deadline in deadlines:
+        if deadline is not None and (found is None or deadline < found):
+            found = deadline
+    return found

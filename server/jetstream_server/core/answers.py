@@ -62,7 +62,7 @@ class Answers:
     """The answers under way to one client, and the requests put off until there is room for more.
 
     Args:
-        outlet: the client.
+        outlet: the client, or what is yet to be sent to it.
         go_on: called when there is room again and something was put off.
         containment: of exceptions in answers that nobody foresaw.
 
@@ -85,7 +85,8 @@ class Answers:
     @property
     def room_bytes(self) -> int:
         """Return how much more may be answered now; no request begins if that is nothing."""
-        return max(OUTBOX_HIGH_BYTES - self._outlet.backlog_bytes - self._owed_bytes, 0)
+        room = OUTBOX_HIGH_BYTES - self._outlet.backlog_bytes - self._owed_bytes
+        return room if room > 0 else 0
 
     def owe(self, size: int) -> None:
         """Count bytes that were answered, and that are not in the client's backlog yet."""

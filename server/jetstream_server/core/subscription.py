@@ -62,8 +62,19 @@ class Outlet(Receiver, Protocol):
         """Output not yet taken by the socket."""
         ...
 
-    def deliver_frames(self, subscription: Subscription, data: bytes, count: int, now: int) -> None:
-        """Send encoded frames of one of its subscriptions."""
+    def deliver_frames(
+        self,
+        subscription: Subscription,
+        data: bytes,
+        count: int,
+        now: int,
+        content_bytes: int | None = None,
+    ) -> None:
+        """Send encoded frames of one of its subscriptions.
+
+        Args:
+            content_bytes: how many their headers and payloads have, None to be counted.
+        """
         ...
 
 

@@ -73,7 +73,10 @@ class Workload:
         self._hears = hears
         self._slices_left = 1
         self._waited_since, self._waits_since = self._waits_since, 0
-        if self.used or self.waiting:
+        if self.used:
+            self.used = 0
+            self._served.clear()
+        if self.waiting and not self.is_held:
             self._go_on()
 
     def end(self) -> None:
@@ -98,12 +101,9 @@ class Workload:
 
     def _go_on(self) -> None:
         """Let those that wait go on, in their order."""
-        self.used = 0
-        self._served.clear()
-        if self.waiting and not self.is_held:
-            waiting, self.waiting, self._unserved = self.waiting, [], 0
-            for go_on in waiting:
-                go_on()
+        waiting, self.waiting, self._unserved = self.waiting, [], 0
+        for go_on in waiting:
+            go_on()
 
     def takes(self, units: int, client: object = None) -> bool:
         """Take on a request, or say that it has to wait.

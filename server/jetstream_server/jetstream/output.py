@@ -22,11 +22,16 @@ from jetstream_server.protocol.ops import PubRun
 
 @dataclass(slots=True)
 class Frames:
-    """Encoded MSG and HMSG frames for one client subscription."""
+    """Encoded MSG and HMSG frames for one client subscription.
+
+    Attributes:
+        content_bytes: how many their headers and payloads have, None to be counted.
+    """
 
     subscription: Subscription
     data: bytes
     count: int
+    content_bytes: int | None = None
 
 
 @dataclass(slots=True)
@@ -99,11 +104,21 @@ class Output:
         self.stir()
 
     def frames(
-        self, subscription: Subscription, data: bytes, count: int, *, waits: bool = True
+        self,
+        subscription: Subscription,
+        data: bytes,
+        count: int,
+        *,
+        content_bytes: int | None = None,
+        waits: bool = True,
     ) -> None:
-        """Deliver encoded frames, after the flush if they are to wait for it."""
+        """Deliver encoded frames, after the flush if they are to wait for it.
+
+        Args:
+            content_bytes: how many their headers and payloads have, None to be counted.
+        """
         sends = self.sends_after_flush if waits else self.sends
-        sends.append(Frames(subscription, data, count))
+        sends.append(Frames(subscription, data, count, content_bytes))
         self.delivered_bytes += len(data)
         self.stir()
 

@@ -285,7 +285,7 @@ class Node:
             self._tick(session, now)
         if self.lame_duck is not None:
             self.tell(self.lame_duck.run, now)
-        if self.chronicle is not None:
+        if self.chronicle is not None and self.chronicle.next_deadline() <= now:
             self.tell(self.chronicle.run, now)
         self._run_accounts(now)
         workload.end()
@@ -422,11 +422,13 @@ class Node:
                     if isinstance(send, Frames):
                         outlet = send.subscription.outlet
                         assert outlet is not None, "only clients have frames encoded"
-                        outlet.deliver_frames(send.subscription, send.data, send.count, now)
-                    elif isinstance(send, Handover):
-                        _hand_over(send, now)
+                        outlet.deliver_frames(
+                            send.subscription, send.data, send.count, now, send.content_bytes
+                        )
                     elif isinstance(send, Released):
                         send.answers.release(send.size)
+                    elif isinstance(send, Handover):
+                        _hand_over(send, now)
                     else:
                         account.router.route(send.run, None, now)
             except Exception as error:

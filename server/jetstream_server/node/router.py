@@ -231,24 +231,40 @@ class Router:
         sender: Sender | None,
         now: int,
     ) -> bool:
-        # With one member there is nothing to choose, and the stretch stays whole.
-        step = stop - start if len(group) == 1 else 1
+        if len(group) == 1:  # there is nothing to choose, and the stretch stays whole
+            return self._deliver_to_one(group[0], run, start, stop, sender, now)
         reached = False
         if len(group) > _GROUP_MAX and sender is not None and not sender.echo:
             group = tuple(member for member in group if not _is_own(member, sender))
-        for index in range(start, stop, step):
+        for index in range(start, stop):
             for member in in_turn(group, self._random):
-                if sender is not None and not sender.echo and _is_own(member, sender):
-                    continue
-                reached = True
-                try:
-                    member.receiver.receive(Stretch(run, index, index + step, member, sender, now))
-                except StoreError as error:
-                    self._store_failed(error)
-                except Exception as error:
-                    self._containment.contain(error, now)
-                break
+                if self._deliver_to_one(member, run, index, index + 1, sender, now):
+                    reached = True
+                    break
         return reached
+
+    def _deliver_to_one(
+        self,
+        subscription: Subscription,
+        run: PubRun,
+        start: int,
+        stop: int,
+        sender: Sender | None,
+        now: int,
+    ) -> bool:
+        """Deliver messages to a member of a group; return False if it is closed, or they are its
+        own and it does not want them back."""
+        if subscription.closed or (
+            sender is not None and not sender.echo and _is_own(subscription, sender)
+        ):
+            return False
+        try:
+            subscription.receiver.receive(Stretch(run, start, stop, subscription, sender, now))
+        except StoreError as error:
+            self._store_failed(error)
+        except Exception as error:
+            self._containment.contain(error, now)
+        return True
 
     def reached(self, subject: bytes, sender: Sender) -> Iterator[tuple[Subscription, bool]]:
         """Iterate over those who get one message, with one member of each queue group.

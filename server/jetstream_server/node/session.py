@@ -131,6 +131,9 @@ class Session:
         sign_in: who it says it is.
         user: who it is, None for nobody yet.
         account: where it publishes and subscribes.
+        echo: whether it gets what it publishes itself.
+        headers: whether it understands HMSG.
+        outbox: bytes for its socket.
         answers: what is under way to it, and what it asks for that waits.
         closing: why it ends, empty while it does not.
         traffic: what it has published and was sent.
@@ -155,7 +158,9 @@ class Session:
         self.sign_in = SignIn(host, listener, authenticator.nonce(), self._password_compared)
         self.user: User | None = authenticator.anonymous()
         self.account: Account = node.account_of(self.user)
-        self.answers = Answers(self, lambda: node.note_input(self), node.containment)
+        self.echo, self.headers = self.sign_in.wishes.echo, self.sign_in.wishes.headers
+        self.outbox = Outbox()
+        self.answers = Answers(self.outbox, lambda: node.note_input(self), node.containment)
         self.closing = ""
         self.traffic = Traffic()
         self._lifecycle = Lifecycle()
@@ -165,7 +170,6 @@ class Session:
         )
         self._subscriptions = ClientSubscriptions()
         self._pings = Pings(now, options.ping_interval_ns)  # when to ask whether it is there
-        self._outbox = Outbox()  # bytes for the socket
         self._ops: list[Op] = []  # heard, and not acted on
         # What this turn's ops count in addition: subscriptions to long subjects, and messages that
         # were looked at one by one.
@@ -182,14 +186,9 @@ class Session:
             self._ops += self.parser.feed(data)
             self._node.note_input(self)
 
-    @property
-    def outbox(self) -> Outbox:
-        """Return what is yet to be sent."""
-        return self._outbox
-
     def take_output(self) -> bytes:
         """Return everything unsent; the caller keeps `backlog_bytes` up to date from here."""
-        data = self._outbox.take()
+        data = self.outbox.take()
         if self._node.protocol_trace is not None:
             self._node.protocol_trace.left(self, data)
         return data
@@ -197,7 +196,7 @@ class Session:
     @property
     def backlog_bytes(self) -> int:
         """Return how much output its socket has not taken."""
-        return self._outbox.backlog_bytes
+        return self.outbox.backlog_bytes
 
     # -- what others want to know of it ------------------------------------------------------
 
@@ -210,16 +209,6 @@ class Session:
     def options(self) -> dict[str, Any]:
         """Return what it said in CONNECT."""
         return self.sign_in.options
-
-    @property
-    def echo(self) -> bool:
-        """Return whether it gets what it publishes itself."""
-        return self.sign_in.wishes.echo
-
-    @property
-    def headers(self) -> bool:
-        """Return whether it understands HMSG."""
-        return self.sign_in.wishes.headers
 
     @property
     def rtt_ns(self) -> int:
@@ -279,8 +268,8 @@ class Session:
             if trace is not None and op is not self._traced and not self.sign_in.is_answered:
                 trace.arrived(self, op)
             if (
-                self._node.authenticator.is_required
-                and self.user is None
+                self.user is None
+                and self._node.authenticator.is_required
                 and not isinstance(op, Connect | Violation)
             ):
                 self.refuse(faults.AUTHORIZATION_VIOLATION)
@@ -295,7 +284,7 @@ class Session:
             if self.answers.postponed:
                 self._ops = ops[number:]
                 return number
-            if self.sign_in.is_waiting:
+            if type(op) is Connect and self.sign_in.is_waiting:
                 self._ops = ops[number - 1 :]  # CONNECT is acted on again, once the answer is known
                 return number
         return len(ops) + self._ops_more
@@ -334,9 +323,9 @@ class Session:
 
     def send(self, data: bytes) -> None:
         """Queue bytes for the client; a client that does not read is cut off."""
-        if self.closing == faults.SLOW_CONSUMER_PENDING_BYTES.reason:
+        if self.closing and self.closing == faults.SLOW_CONSUMER_PENDING_BYTES.reason:
             return
-        outbox, node = self._outbox, self._node
+        outbox, node = self.outbox, self._node
         outbox.put(data)
         node.note_output(self)
         if outbox.backlog_bytes > node.options.max_pending and not self.closing:
@@ -471,6 +460,7 @@ class Session:
     def _connect(self, op: Connect) -> None:
         node, sign_in = self._node, self.sign_in
         fault = sign_in.hear(op.options, has_headers=node.options.has_headers)
+        self.echo, self.headers = sign_in.wishes.echo, sign_in.wishes.headers
         self._pings.heard_connect(self._now)
         if fault is not None:
             self.refuse(fault)

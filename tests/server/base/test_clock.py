@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from jetstream_server.base.clock import SECOND, SystemClock, earlier
+from jetstream_server.base.clock import SECOND, SystemClock, earlier, earliest
 
 
 def test_it_tells_the_time_of_day():
@@ -22,3 +22,10 @@ def test_the_earlier_of_two_deadlines() -> None:
     assert earlier(1, 2) == earlier(2, 1) == 1
     assert earlier(None, 2) == earlier(2, None) == 2
     assert earlier(None, None) is None
+
+
+def test_the_earliest_of_several_deadlines() -> None:
+    assert earliest(3, None, 2, 4) == 2
+    assert earliest(0, 1) == 0
+    assert earliest(None, None) is None
+    assert earliest() is None

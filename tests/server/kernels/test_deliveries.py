@@ -77,7 +77,7 @@ def test_frames_of_records(
     picks = None
     if picked is not None:
         picks = array("Q", sorted(index for index in picked if index < len(messages)))
-    expected = b""
+    expected, content_bytes = b"", 0
     for index, (subject, header_block, payload) in enumerate(messages):
         if picks is not None and index not in picks:
             continue
@@ -97,10 +97,12 @@ def test_frames_of_records(
             payload = b""
         if header_block and headers:
             total = len(header_block) + len(payload)
+            content_bytes += len(header_block)
             expected += b"HMSG %b 7 %b %d %d\r\n" % (subject, ack, len(header_block), total)
             expected += header_block + payload + b"\r\n"
         else:
             expected += b"MSG %b 7 %b %d\r\n%b\r\n" % (subject, ack, len(payload), payload)
+        content_bytes += len(payload)
     encoded = deliveries.encode_deliveries(
         kind(block),
         positions,
@@ -118,20 +120,21 @@ def test_frames_of_records(
         extra,
         headers_only,
     )
-    assert encoded == expected
+    assert encoded == (expected, content_bytes)
 
 
 def test_a_part_of_a_window_out_of_a_mapped_block(deliveries: Any) -> None:
     block, positions, sequences = block_of([(b"s", b"", b"%d" % i) for i in range(5)], "I")
     with mmap(-1, len(block)) as mapped:
         mapped[:] = bytes(block)
-        encoded = deliveries.encode_deliveries(
+        encoded, content_bytes = deliveries.encode_deliveries(
             mapped, positions, sequences, 1, 3, b"1", ACK_HEAD, 1, 5, 8, True
         )
     assert encoded == (
         b"MSG s 1 $JS.ACK.ORDERS.C.1.12.5.1700000000000000001.8 1\r\n1\r\n"
         b"MSG s 1 $JS.ACK.ORDERS.C.1.14.6.1700000000000000002.7 1\r\n2\r\n"
     )
+    assert content_bytes == 2
 
 
 def test_the_block_can_grow_again_afterwards(deliveries: Any) -> None:

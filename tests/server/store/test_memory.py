@@ -58,7 +58,7 @@ def test_limits():
 def test_windows_feed_the_deliveries_kernel():
     store = filled(4)
     window = store.window(store.filter([b"s.1"]), 1, 10, 1000)
-    frames = encode_deliveries(
+    frames, _ = encode_deliveries(
         window.buffer,
         window.positions,
         window.sequences,

@@ -135,7 +135,7 @@ class Delivery:
             self._output.hand_over(subscription, run)
             return len(run.chunk)
         window = batch.window
-        data = encode_deliveries(
+        data, content_bytes = encode_deliveries(
             buffer=cast(bytes, window.buffer),  # the kernel takes an mmap as well
             positions=window.positions,
             sequences=window.sequences,
@@ -153,7 +153,7 @@ class Delivery:
             headers_only=self.headers_only,
         )
         count = batch.count if picks is None else len(picks)
-        self._output.frames(subscription, data, count)
+        self._output.frames(subscription, data, count, content_bytes=content_bytes)
         self._in_flight.add(outlet, subscription, len(data), count)
         return len(data)
 

@@ -89,8 +89,9 @@ cdef inline Py_ssize_t _block_bytes(const Batch* batch, const Record* record) no
     return VERSION_LINE_BYTES + lines_bytes + 2
 
 
-cdef Py_ssize_t _measure(const Batch* batch) noexcept nogil:
-    """Return the bytes of all frames, -1 when a record is not inside the block."""
+cdef Py_ssize_t _measure(const Batch* batch, u64* content_bytes) noexcept nogil:
+    """Return the bytes of all frames, -1 when a record is not inside the block; and count those of
+    their headers and payloads."""
     cdef Record record
     cdef Py_ssize_t ordinal, index, body_bytes, block_bytes, room = 0
     for ordinal in range(batch.count):
@@ -107,6 +108,7 @@ cdef Py_ssize_t _measure(const Batch* batch) noexcept nogil:
             body_bytes += block_bytes
             room += 1 + digit_count(block_bytes) + 1
         room += digit_count(body_bytes) + 2 + body_bytes + 2
+        content_bytes[0] += <u64>body_bytes
     return room
 
 
@@ -170,7 +172,8 @@ def encode_deliveries(
     bytes extra=b"",
     bint headers_only=False,
 ):
-    """Return the frames that deliver records `start` up to `stop` to one subscriber.
+    """Return the frames that deliver records `start` up to `stop` to one subscriber, and how many
+    bytes their headers and payloads have.
 
     See `pure.encode_deliveries`.
     """
@@ -178,6 +181,7 @@ def encode_deliveries(
     cdef Py_buffer view
     cdef Batch batch
     cdef Py_ssize_t room
+    cdef u64 content_bytes = 0
     cdef bytes frames
     cdef char* at
     if sequences.itemsize != sizeof(u64) or (picks is not None and picks.itemsize != sizeof(u64)):
@@ -205,13 +209,13 @@ def encode_deliveries(
             batch.picks = <const u64*>picks.data.as_ulonglongs
             batch.count = len(picks)
         with nogil:
-            room = _measure(&batch)
+            room = _measure(&batch, &content_bytes)
         if room < 0:
             raise ValueError("a record reaches beyond its block")
         frames = PyBytes_FromStringAndSize(NULL, room)
         at = PyBytes_AS_STRING(frames)
         with nogil:
             _write(&batch, at)
-        return frames
+        return frames, content_bytes
     finally:
         PyBuffer_Release(&view)

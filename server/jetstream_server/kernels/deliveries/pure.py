@@ -32,8 +32,9 @@ def encode_deliveries(
     is_falling: bool = True,
     extra: bytes = b"",
     headers_only: bool = False,
-) -> bytes:
-    """Return the frames that deliver records `start` up to `stop` to one subscriber.
+) -> tuple[bytes, int]:
+    """Return the frames that deliver records `start` up to `stop` to one subscriber, and how many
+    bytes their headers and payloads have.
 
     Args:
         buffer: the block.
@@ -55,6 +56,7 @@ def encode_deliveries(
     block = cast(bytes, buffer)  # slices of all three kinds are formatted alike
     head = b" %b %b%d." % (sid, ack_head, delivered)
     frames: list[bytes] = []
+    content_bytes = 0
     for index in range(start, stop) if picks is None else picks:
         position = positions[index]
         length, _, _, timestamp, header_bytes, subject_bytes, _ = unpack(block, position)
@@ -80,12 +82,15 @@ def encode_deliveries(
             header_block = b"%b%b\r\n" % (kept, lines)
         if headers_only:
             payload = b""
-        if header_block and headers:
-            total = len(header_block) + len(payload)
+        if not headers:
+            header_block = b""
+        total = len(header_block) + len(payload)
+        content_bytes += total
+        if header_block:
             sizes = b"%d %d" % (len(header_block), total)
             frames.append(
                 b"HMSG %b%b %b\r\n%b%b\r\n" % (subject, ack, sizes, header_block, payload)
             )
         else:
             frames.append(b"MSG %b%b %d\r\n%b\r\n" % (subject, ack, len(payload), payload))
-    return b"".join(frames)
+    return b"".join(frames), content_bytes

@@ -181,10 +181,17 @@ class Shadow:
             ]
         )
 
-    def deliver_frames(self, subscription: Subscription, data: bytes, count: int, now: int) -> None:
+    def deliver_frames(
+        self,
+        subscription: Subscription,
+        data: bytes,
+        count: int,
+        now: int,
+        content_bytes: int | None = None,
+    ) -> None:
         """Send frames that a consumer of the exporter has encoded for the client."""
         subscription.delivered += count
-        self._outlet.deliver_frames(self.original, data, count, now)
+        self._outlet.deliver_frames(self.original, data, count, now, content_bytes)
 
 
 def _is_delivery(run: PubRun, start: int, sender: Sender | None) -> bool:

@@ -37,7 +37,7 @@ from collections.abc import Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 
-from jetstream_server.base.clock import MILLISECOND, SECOND, earlier
+from jetstream_server.base.clock import MILLISECOND, SECOND, earliest
 from jetstream_server.base.errors import StoreError
 from jetstream_server.kernels.record_format import Buffer
 from jetstream_server.store.disk.disk import Disk
@@ -352,8 +352,9 @@ class GroupCommit:
     def next_deadline(self) -> int | None:
         """Return when `take` will have something even if nothing more is queued."""
         fill_at = self._fill_at if self.full is not None else None
-        deadline = earlier(earlier(self._retry_at, self._lazy_at), self._rubbish_at)
-        return earlier(earlier(deadline, self._place_at), earlier(self._sync_at, fill_at))
+        return earliest(
+            self._retry_at, self._lazy_at, self._rubbish_at, self._place_at, self._sync_at, fill_at
+        )
 
     def queued(self, path: Path) -> Buffer | None:
         """Return the content queued for a small file, which is what a reader must see."""
@@ -423,14 +424,10 @@ class GroupCommit:
         assert self._in_flight is None, "one flush at a time: complete the last one first"
         if self._roots:
             self._forget_removed()
+        if now is not None and self._has_nothing_at(now):  # the end of every turn
+            return None
         fills = self._fills(now)
         is_noted = self._journal is not None and self._journal.is_dirty
-        if now is not None and not (
-            self._queue or self._lazy or self._rubbish or self._aside or self.full or is_noted
-        ):  # the end of every turn
-            is_waiting = self._sync_at is not None and now < self._sync_at
-            if is_waiting or not self._unsynced:
-                return None
         self._arm(now)
         fresh = len(self._queue) > self._stalled
         retries = _is_due(self._retry_at, now)
@@ -480,6 +477,19 @@ class GroupCommit:
             self._lost_names,
         )
         return self._in_flight
+
+    def _has_nothing_at(self, now: int) -> bool:
+        """Tell whether nothing is queued, and nothing that waits for its time is due or has yet to
+        be given one."""
+        if self._queue or self._lazy or self._rubbish or self._aside or self.full:
+            return False
+        if self._unsynced and (self._sync_at is None or now >= self._sync_at):
+            return False
+        journal = self._journal
+        if journal is None or not journal.is_dirty:
+            return True
+        is_armed = self._place_at is not None and now < self._place_at
+        return is_armed and journal.noted == self._noted_by_then and not journal.is_worn
 
     def write_through(self, now: int) -> bool:
         """Hand a single small write to the page cache here and now, if that is all there is to do.

@@ -32,9 +32,7 @@ QUEUE = b"_sys_"
 
 _REQUIRED_LEVEL = b"Nats-Required-Api-Level"
 
-# From this many requests on it pays to look at them together, and at most this many are looked at
-# ahead.
-_BULK_MIN = 4
+# So many requests that say where their message is are looked at together.
 _BULK_MAX = 2048
 
 _SEARCH_UNITS = 2  # of a request that does not say where its message is
@@ -110,19 +108,20 @@ class DirectGet:
         """
         together, workload = replies.has_headers, self._workload
         while index < stop and replies.room_bytes:
-            if together and stop - index >= _BULK_MIN:
+            if together:
                 try:
                     asked = self._asked(run, index, min(stop, index + _BULK_MAX))
-                    if len(asked) >= _BULK_MIN:
+                    if asked:
                         index = self._answer_found(replies, run, index, asked)
                         continue
                 except StoreError:
                     together = False  # then each one is told
+            body = run.payload(index)
             if answers is not None and not workload.takes(
-                units_of(len(run.payload(index)), is_costly=False), answers
+                units_of(len(body), is_costly=False), answers
             ):
                 break
-            sliced = self._answer(replies, run, index, answers)
+            sliced = self._answer(replies, run, index, body, answers)
             index += 1
             if sliced is not None:
                 return index, sliced
@@ -160,16 +159,21 @@ class DirectGet:
             at += taken
             if at < count:  # it is not there
                 # By a sequence or a subject, which takes no second slice.
-                self._answer(replies, run, index + at, None)
+                self._answer(replies, run, index + at, run.payload(index + at), None)
                 at += 1
         return index + count
 
     def _answer(
-        self, replies: DirectReplies, run: PubRun, index: int, answers: Answers | None
+        self,
+        replies: DirectReplies,
+        run: PubRun,
+        index: int,
+        body: bytes,
+        answers: Answers | None,
     ) -> SlicedAnswer | None:
         """Answer one request; return it if the rest of its answer is for other turns."""
         reply, subject = run.reply(index), run.subject(index)[self._prefix_bytes :]
-        begun = self._begin(replies, reply, subject, run.headers(index), run.payload(index))
+        begun = self._begin(replies, reply, subject, run.headers(index), body)
         if isinstance(begun, bytes):
             replies.refuse(reply, begun)
             return None

@@ -46,11 +46,8 @@ class DirectReplies:
     @property
     def has_headers(self) -> bool:
         """Return whether the client at the target understands headers."""
-        return (
-            self.target is not None
-            and self.target.outlet is not None
-            and (self.target.outlet.headers)
-        )
+        target = self.target
+        return target is not None and target.outlet is not None and target.outlet.headers
 
     def add(self, reply: bytes, headers: bytes, payload: bytes) -> None:
         """Answer with one message."""
@@ -83,7 +80,7 @@ class DirectReplies:
 
     def _charge(self, size: int) -> None:
         self._added_bytes += size
-        self.room_bytes = max(self.room_bytes - size, 0)
+        self.room_bytes = self.room_bytes - size if size < self.room_bytes else 0
 
     def send(self) -> None:
         """Send what was added since the last call."""
