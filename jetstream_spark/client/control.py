@@ -382,12 +382,13 @@ def _answer(subject: str, message: Message) -> dict[str, Any]:
     try:
         answer = json.loads(message.payload)
         error = answer.get("error")
-    except (ValueError, AttributeError, RecursionError):
+        refusal = _refusal(subject, error) if error else None
+    except (ValueError, TypeError, AttributeError, OverflowError, RecursionError):
         raise ProtocolViolationError(
-            f"the answer to '{subject}' is not JSON: {message.payload[:80]!r}."
+            f"the answer to '{subject}' is none of JetStream's: {message.payload[:80]!r}."
         ) from None
-    if error:
-        raise _refusal(subject, error)
+    if refusal is not None:
+        raise refusal
     return dict(answer)
 
 

@@ -33,6 +33,7 @@ from jetstream_spark.sink.refusals import (
     BATCH_INCOMPLETE,
     WRONG_STREAM,
     answer_of,
+    refusal_in,
 )
 
 # Acknowledged together at most: progress of a slow stream is heard of before `ackTimeout`.
@@ -113,7 +114,7 @@ class FastBatch:
         answer = answer_of(message)
         try:
             self._take(position, answer)
-        except (KeyError, TypeError, ValueError, AttributeError):
+        except (KeyError, TypeError, ValueError, OverflowError, ProtocolViolationError):
             raise _not_of_the_stream(f"{self._count} rows", message.payload) from None
 
     def _take(self, position: int, answer: dict[str, Any]) -> None:
@@ -130,9 +131,10 @@ class FastBatch:
                 self._end_is_unknown(position)
 
     def _note(self, position: int, answer: dict[str, Any]) -> None:
-        error, stream = answer["error"], answer.get("stream", self._stream)
-        code, err_code = int(error.get("code", 0)), int(error.get("err_code", 0))
-        text = str(error.get("description", ""))
+        refusal, stream = refusal_in(answer), answer.get("stream", self._stream)
+        if refusal is None:
+            raise ValueError
+        code, err_code, text = refusal
         if stream != self._stream:  # whatever that one says of batches
             code, err_code, text = 400, WRONG_STREAM, f"stream '{stream}' collects this subject"
         self._faults.setdefault(position, (code, err_code, text))

@@ -33,7 +33,7 @@ import numpy as np
 import numpy.typing as npt
 
 from jetstream_spark.client.control import Control
-from jetstream_spark.client.flow import Flow
+from jetstream_spark.client.flow import Flow, Message
 from jetstream_spark.client.operation import Host, Operation, Pause
 from jetstream_spark.client.patience import PASSING, Patience, spread
 from jetstream_spark.errors import (
@@ -63,7 +63,7 @@ from jetstream_spark.sink.message_ids import id_again, id_of_row
 from jetstream_spark.sink.object_columns import DELETE
 from jetstream_spark.sink.outgoing_rows import OutgoingRows
 from jetstream_spark.sink.recovery import Recovery
-from jetstream_spark.sink.refusals import is_passing, refused
+from jetstream_spark.sink.refusals import Refusal, answer_of, is_passing, refusal_in, refused
 from jetstream_spark.sink.stored_ids import ID_HEADER
 
 WINDOW_CHUNKS = 16
@@ -519,15 +519,12 @@ class ObjectPublisher:
                 at += chunk_bytes
                 waiting += 1
             yield from flow.flush(deadline)
-            message = flow.next_message()
-            if message is None:
-                yield from flow.receive_more(deadline)
-                continue
+            message = yield from flow.await_message(deadline)
             self._recovery.check(message)
             if message.sid == sid:
                 waiting -= 1
                 try:
-                    self._check_ack(row, message.status, message.payload)
+                    self._check_ack(row, message)
                 except PublishRefusedError as error:
                     refusal = refusal or error
                 deadline = self._host.now() + self._options.ack_timeout_s
@@ -535,21 +532,14 @@ class ObjectPublisher:
             raise refusal
         flow.unsubscribe(sid)
 
-    def _check_ack(self, row: _ObjectRow, status: tuple[int, str], payload: bytes) -> None:
-        answer: dict[str, Any] = {}
-        if not status[0]:
-            try:
-                answer = dict(json.loads(payload))
-            except (ValueError, TypeError, RecursionError):
-                answer = {"error": {"description": f"the answer is {payload[:80]!r}"}}
-        error = answer.get("error")
-        if status[0]:
-            error = {"code": status[0], "description": "no stream takes its chunks"}
-        if error or answer.get("stream") != self._options.stream:
-            error = error or {"description": f"stream {answer.get('stream')} takes its chunks"}
-            code, err_code = int(error.get("code", 0)), int(error.get("err_code", 0))
-            text = str(error.get("description", ""))
-            raise refused(row.number, row.said["name"], code, err_code, text)
+    def _check_ack(self, row: _ObjectRow, message: Message) -> None:
+        answer = answer_of(message)
+        refusal = refusal_in(answer)
+        if refusal is None and answer.get("stream") != self._options.stream:
+            text = f"its chunks are not taken by its store: the answer is {message.payload[:80]!r}"
+            refusal = Refusal(0, 0, text)
+        if refusal is not None:
+            raise refused(row.number, row.said["name"], *refusal)
         self.last_sequence = max(self.last_sequence, int(answer["seq"]))
 
 

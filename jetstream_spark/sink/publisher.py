@@ -28,7 +28,6 @@ Ids are made, and remembered beyond this write, elsewhere (`message_ids`, `ledge
 
 from __future__ import annotations
 
-import json
 import logging
 import math
 import re
@@ -59,7 +58,14 @@ from jetstream_spark.sink.key_order import KeyOrder
 from jetstream_spark.sink.last_stored import LastStored
 from jetstream_spark.sink.outgoing_rows import OutgoingRows, check_payloads
 from jetstream_spark.sink.recovery import Recovery
-from jetstream_spark.sink.refusals import NOT_STORED, TOO_MANY_REQUESTS, is_passing, refused
+from jetstream_spark.sink.refusals import (
+    NOT_STORED,
+    TOO_MANY_REQUESTS,
+    answer_of,
+    is_passing,
+    refusal_in,
+    refused,
+)
 
 Rows = npt.NDArray[np.int64]
 
@@ -518,21 +524,16 @@ class Publisher:
             text = "no stream collects this subject, or JetStream is off"
             yield from self._retry(row, 503, 0, text)
             return
-        try:
-            answer = json.loads(message.payload)
-            error, stream = answer.get("error"), answer.get("stream", "")
-        except (ValueError, AttributeError):
-            error, stream = None, ""
-        if error:
-            code, err_code = int(error.get("code", 0)), int(error.get("err_code", 0))
-            text = str(error.get("description", ""))
-            if code == TOO_MANY_REQUESTS:
+        answer = answer_of(message)
+        if (refusal := refusal_in(answer)) is not None:
+            if refusal.code == TOO_MANY_REQUESTS:
                 self._cut_window()
-            if is_passing(code, err_code):
-                yield from self._retry(row, code, err_code, text)
+            if is_passing(refusal.code, refusal.err_code):
+                yield from self._retry(row, *refusal)
                 return
-            yield from self._divert(row, code, err_code, text)
+            yield from self._divert(row, *refusal)
             return
+        stream = answer.get("stream", "")
         if not stream or not self._is_expected(stream, row):
             text = f"somebody other than the stream answered: {message.payload[:80]!r}"
             raise self._refused(row, 0, 0, text)

@@ -6,10 +6,10 @@ The answers are those to a publish, whether a row was sent alone or within a bat
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, NamedTuple
 
 from jetstream_spark.client.flow import Message
-from jetstream_spark.errors import PublishRefusedError
+from jetstream_spark.errors import ProtocolViolationError, PublishRefusedError
 
 TOO_MANY_REQUESTS = 429
 IN_PROCESS = 10158
@@ -49,6 +49,14 @@ _REMEDIES = {
 }
 
 
+class Refusal(NamedTuple):
+    """Why a server did not store a row: a status, the number of an error, and its text."""
+
+    code: int
+    err_code: int
+    text: str
+
+
 def answer_of(message: Message) -> dict[str, Any]:
     """What a publish was answered with, a status as an `error`; empty when it is no JSON object."""
     code, text = message.status
@@ -59,6 +67,25 @@ def answer_of(message: Message) -> dict[str, Any]:
         return dict(json.loads(message.payload))
     except (ValueError, TypeError, RecursionError):
         return {}
+
+
+def refusal_in(answer: dict[str, Any]) -> Refusal | None:
+    """What an answer says against a row, None if nothing.
+
+    Raises:
+        ProtocolViolationError: no stream says it like that.
+    """
+    error = answer.get("error")
+    if not error:
+        return None
+    try:
+        numbers = int(error.get("code", 0)), int(error.get("err_code", 0))
+        return Refusal(*numbers, str(error.get("description", "")))
+    except (AttributeError, TypeError, ValueError, OverflowError):
+        raise ProtocolViolationError(
+            f"a publish was refused with {str(error)[:80]!r}.",
+            "Somebody other than the stream answers publishes to its subjects; find out who.",
+        ) from None
 
 
 def is_passing(code: int, err_code: int) -> bool:

@@ -8,10 +8,12 @@ import time
 import pytest
 
 from jetstream_spark.client.blocking import Blocking, this_host
-from jetstream_spark.client.control import Control
+from jetstream_spark.client.control import Control, _answer
+from jetstream_spark.client.flow import Message
 from jetstream_spark.errors import (
     ConnectionFailedError,
     NoRespondersError,
+    ProtocolViolationError,
     RequestRefusedError,
     StreamNotFoundError,
 )
@@ -54,6 +56,18 @@ def test_refusals_have_names(stream):
     with pytest.raises(RequestRefusedError) as raised:
         stream.control.request(f"STREAM.CREATE.{stream.name}", {"name": stream.name, "subjects": 1})
     assert raised.value.code == 400 and raised.value.err_code == 10025
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [b"+OK", b"[5]", b"[" * 100_000, b'{"error":"no"}', b'{"error":{"code":1e999}}'],
+    ids=lambda payload: payload[:16].decode(),
+)
+def test_what_is_no_answer_of_jetstream_is_named(payload):
+    """An API that another account exports may be answered by anybody."""
+    message = Message(b"_INBOX.a", b"1", b"", b"", payload)
+    with pytest.raises(ProtocolViolationError, match=r"answer to 'api\.X' is none of JetStream's"):
+        _answer("api.X", message)
 
 
 def test_a_wrong_domain_gets_no_answer_within_the_time(genuine):

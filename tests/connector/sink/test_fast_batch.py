@@ -182,6 +182,7 @@ def test_a_batch_that_never_began_stored_nothing() -> None:
         said(type="ack", seq="many", msgs=1),
         said(type="err", seq=1),
         said(error="no"),
+        said(type="ack", seq=float("inf")),
         Message(b"", b"2", b"", b"", b"hello"),
         Message(b"", b"2", b"", b"", b"[" * 100_000),
         Message(b"", b"2", b"", b"", b'{"type":"ack","seq":' + b"9" * 5000 + b"}"),

@@ -314,9 +314,9 @@ def test_chunks_of_a_refused_object_are_removed_when_all_are_answered(genuine, m
     answers: list[object] = []
     check, purge, answered = ObjectPublisher._check_ack, ObjectStore.purge, []
 
-    def noted(publisher, row, status, payload):
-        answers.append(payload)
-        return check(publisher, row, status, payload)
+    def noted(publisher, row, message):
+        answers.append(message)
+        return check(publisher, row, message)
 
     def removed(objects, subject):
         answered.append(len(answers))

@@ -17,14 +17,15 @@ from hypothesis import strategies as st
 
 from jetstream_spark.client.blocking import Blocking, run, this_host
 from jetstream_spark.client.control import Control
-from jetstream_spark.client.flow import Flow
+from jetstream_spark.client.flow import Flow, Message
 from jetstream_spark.errors import (
     NoRespondersError,
     NotAcknowledgedError,
+    ProtocolViolationError,
     PublishRefusedError,
     RowRefusedError,
 )
-from jetstream_spark.kernels.arrow_to_wire import encode_publishes
+from jetstream_spark.kernels.arrow_to_wire import ROW_DIGITS, encode_publishes
 from jetstream_spark.options.format_options import SinkOptions
 from jetstream_spark.sink.inquiry import Inquiry
 from jetstream_spark.sink.publisher import Publisher, _FrameBlock
@@ -322,6 +323,26 @@ def test_another_stream_that_answers_is_refused(make_stream, genuine, stream) ->
     ):
         publish(publisher, other.subject.encode() + b".a", numbered(1))
         publisher.finish()
+
+
+@pytest.mark.parametrize(
+    ("payload", "told"),
+    [
+        (b'{"error":"not mine"}', "was refused with.*not mine"),
+        (b'{"error":{"code":"x"}}', "was refused with"),
+        (b'{"stream":7}', "somebody other than the stream answered"),
+        (b"[" * 100_000, "somebody other than the stream answered"),
+        (b"+OK", "somebody other than the stream answered"),
+    ],
+)
+def test_what_somebody_else_answers_is_named(stream, payload, told) -> None:
+    """Whoever subscribes to the subject as well may answer first, with anything."""
+    with (
+        pytest.raises((PublishRefusedError, ProtocolViolationError), match=told),
+        publishing(stream.sink()) as publisher,
+    ):
+        reply = publisher.reply_prefix + b"0" * ROW_DIGITS
+        run(publisher.inner._read_message(Message(reply, b"9", b"", b"", payload)))
 
 
 def test_a_message_larger_than_the_server_takes_is_refused_before_it_is_sent(stream) -> None:

@@ -5,7 +5,15 @@ from __future__ import annotations
 import pytest
 
 from jetstream_spark.client.flow import Message
-from jetstream_spark.sink.refusals import answer_of, is_about_the_stream, is_passing, refused
+from jetstream_spark.errors import ProtocolViolationError
+from jetstream_spark.sink.refusals import (
+    Refusal,
+    answer_of,
+    is_about_the_stream,
+    is_passing,
+    refusal_in,
+    refused,
+)
 
 
 @pytest.mark.parametrize(
@@ -50,6 +58,28 @@ def test_what_passes(code, err_code, passes) -> None:
 )
 def test_what_an_answer_says(headers, payload, answer) -> None:
     assert answer_of(Message(b"_INBOX.a", b"1", b"", headers, payload)) == answer
+
+
+@pytest.mark.parametrize(
+    ("error", "refusal"),
+    [
+        (None, None),
+        ({}, None),
+        ({"code": 400}, Refusal(400, 0, "")),
+        ({"code": 400, "err_code": 10071, "description": "x"}, Refusal(400, 10071, "x")),
+    ],
+)
+def test_what_an_answer_says_against_a_row(error, refusal) -> None:
+    assert refusal_in({"error": error, "stream": "S"}) == refusal
+
+
+STRANGE_ERRORS = ["no", 5, True, ["no"], {"code": "no"}, {"code": None}, {"err_code": float("inf")}]
+
+
+@pytest.mark.parametrize("error", STRANGE_ERRORS, ids=str)
+def test_what_no_stream_says(error) -> None:
+    with pytest.raises(ProtocolViolationError, match=r"was refused with.*find out who"):
+        refusal_in({"error": error})
 
 
 def test_what_no_row_is_at_fault_for() -> None:
