@@ -207,6 +207,8 @@ class AccountClaims(SignedClaims):
         for each in nats.imports:
             if not nkey.is_public_key(each.account, nkey.ACCOUNT):
                 yield f'import "{each.name}" is of no account'
+        if bad := nats.default_permissions.bad_subject():
+            yield f"default permissions: {bad}"
         for source, destinations in nats.mappings.items():
             wanted = sum([each.weight or 100 for each in destinations if not each.cluster])
             if not is_subject(source) or wanted > 100:

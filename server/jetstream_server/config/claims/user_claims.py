@@ -64,6 +64,18 @@ class PermissionClaims(Claims):
             publish = SubjectPermissions(publish.allow or (), publish.deny)
         return Permissions(publish, self.sub.as_options(), responses)
 
+    def bad_subject(self) -> str:
+        """Return what is wrong with the first subject that can match nothing, empty if all can.
+
+        Otherwise what is to be denied would not be.
+        """
+        published = [[subject] for subject in self.pub.allow + self.pub.deny]
+        subscribed = [subject.split(" ", 1) for subject in self.sub.allow + self.sub.deny]
+        for words in published + subscribed:  # a queue may stand behind what is subscribed to
+            if any(" " in word or "" in word.split(".") for word in words):
+                return f"invalid subject {' '.join(words)!r} in permissions"
+        return ""
+
 
 class TimeRange(Claims):
     """A part of each day, `HH:MM:SS`."""
@@ -79,6 +91,7 @@ class UserGrants(PermissionClaims):
         src: networks from which it may connect; empty for any.
         times: when it may be connected; empty for always.
         locale: the zone of `times`; empty for UTC.
+        proxy_required: it may only connect by way of a trusted proxy, of which there are none here.
     """
 
     src: tuple[str, ...] = ()
@@ -88,6 +101,7 @@ class UserGrants(PermissionClaims):
     data: ClaimInteger = 0
     payload: ClaimInteger = 0
     bearer_token: bool = False
+    proxy_required: bool = False
     allowed_connection_types: tuple[str, ...] = ()
 
     @field_validator("src", mode="before")

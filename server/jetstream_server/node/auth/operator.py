@@ -134,13 +134,15 @@ class OperatorGatekeeper:
         if not account.has_signed(claims):
             raise RefusedUserError("User JWT issuer is not known")
         # From here on these are the words of an account of the operator, not of just anybody.
-        if problem := claims.nats.problem():
+        if problem := claims.nats.problem() or claims.nats.bad_subject():
             raise RefusedUserError(f"User JWT not valid: {problem}")
         if not claims.is_current(now_s):
             raise RefusedUserError("User JWT no longer valid")
         grants, permissions = _grants(claims, account)
         if grants.bearer_token and account.nats.limits.disallow_bearer:
             raise RefusedUserError("Account does not allow bearer tokens")
+        if grants.proxy_required:
+            raise RefusedUserError("User must connect by way of a trusted proxy")
         if account.has_revoked(claims):
             raise RefusedUserError("User authentication revoked")
         seconds_left = grants.seconds_left(now_s)

@@ -50,6 +50,7 @@ def test_whether_anything_may_be_stored(credentials):
         ({"tiered_limits": {"": {}}}, {}, "blank"),
         ({}, {"signing_keys": ["x"]}, "not an account public key"),
         ({}, {"mappings": {"a": [{"subject": "b", "weight": 60}] * 2}}, "exceeds 100%"),
+        ({}, {"default_permissions": {"pub": {"deny": ["a..b"]}}}, "invalid subject 'a..b'"),
     ],
 )
 def test_what_cannot_be(credentials, limits, fields, text):

@@ -69,6 +69,31 @@ def test_permissions_as_they_are_configured():
     assert answers == Permissions(SubjectPermissions(()), responses=ResponsePermissions(1, 7))
 
 
+@pytest.mark.parametrize(
+    ("direction", "subject", "is_bad"),
+    [
+        ("pub", "a.*.>", False),
+        ("pub", "", True),
+        ("pub", "a q", True),
+        ("pub", "secret ", True),
+        ("pub", "a..b", True),
+        ("pub", ".a", True),
+        ("sub", "a.> q.*", False),
+        ("sub", "a q r", True),
+        ("sub", "a  q", True),
+        ("sub", "a ", True),
+        ("sub", " a", True),
+        ("sub", "a. q", True),
+        ("sub", "a q..r", True),
+    ],
+)
+@pytest.mark.parametrize("kind", ["allow", "deny"])
+def test_subjects_that_can_match_nothing(direction, subject, is_bad, kind):
+    some = PermissionClaims.model_validate({direction: {kind: ["b", subject]}})
+    assert bool(some.bad_subject()) is is_bad
+    assert not is_bad or repr(subject) in some.bad_subject()
+
+
 def test_who_leaves_everything_to_a_scope(credentials):
     scoped = UserClaims.read(
         credentials.user("a", "KEYS", credentials.SCOPED_SIGNER, is_scoped=True)

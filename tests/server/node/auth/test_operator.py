@@ -66,7 +66,8 @@ def test_a_user_of_an_account(enter, credentials):
     "name",
     [
         "unborne", "revoked", "unscoped", "stranger", "expired", "unborn", "elsewhere", "socket",
-        "late", "nowhere", "forged", "folder", "lengthy", "newer",
+        "late", "nowhere", "forged", "folder", "lengthy", "newer", "proxied", "misspelt",
+        "two_queues",
     ],
 )  # fmt: skip
 def test_who_may_not_come(enter, name):
