@@ -21,7 +21,7 @@ ConnectorError
                                   stored_ids
         StreamOfflineError        client/control
         ProtocolViolationError    client/control, flow, handshake, fetch/range_fetch,
-                                  sink/atomic_batch, fast_batch
+                                  sink/atomic_batch, fast_batch, refusals
         ReadTimeoutError          fetch/fetch, sink/stored_ids
         NotAcknowledgedError      sink/inquiry, object_publisher, recovery
         AttemptSupersededError    sink/ledger

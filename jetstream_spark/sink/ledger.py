@@ -68,6 +68,7 @@ from jetstream_spark.errors import (
 )
 from jetstream_spark.options.offsets import Newest
 from jetstream_spark.sink.kv import NO_ENTRY, KvBucket
+from jetstream_spark.sink.ledger_entry import read_entry
 from jetstream_spark.sink.message_ids import Fingerprint
 from jetstream_spark.sink.witnesses import Witness, first_gone, highest_of_each
 
@@ -78,7 +79,6 @@ CONTESTED_READS_MAX = 10
 ABANDONED_AFTER_S = 30 * 86_400
 _log = logging.getLogger("jetstream_spark")
 _PLAIN_TOKEN = re.compile(r"[A-Za-z0-9_=-]+")
-_INBOX = re.compile(r"_INBOX\.[0-9a-f]{1,64}")
 
 
 class ScopeKind(enum.StrEnum):
@@ -213,7 +213,7 @@ class Ledger:
     def _is_kept(self, entry: dict[str, Any], stream: StreamState) -> bool:
         """Whether a stream is at least as far as it was when a version of a scope had been written
         to it."""
-        if int(entry.get("next", 0)) <= stream.next:
+        if entry["next"] <= stream.next:
             return True
         _log.warning(
             "stream '%s' ends before sequence %d, and had ended before %d when version %d of %s %s "
@@ -249,7 +249,7 @@ class Ledger:
             attempt.after = None
             if entry["created"] != stream.created:
                 attempt.standing, attempt.first_sequence = Standing.RESUMED, stream.first
-            elif int(entry["next"]) <= stream.next:
+            elif entry["next"] <= stream.next:
                 self._resume(attempt, entry, stream)
             else:
                 # The stream was brought back, perhaps between that attempt's look and its rows.
@@ -356,9 +356,9 @@ class Ledger:
 
     def _resume(self, attempt: Attempt, entry: dict[str, Any], stream: StreamState) -> None:
         """Let an attempt take over from another one in the same stream."""
-        attempt.standing, attempt.first_sequence = Standing.RESUMED, int(entry["next"])
+        attempt.standing, attempt.first_sequence = Standing.RESUMED, entry["next"]
         attempt.after = entry["after"]
-        if entry["state"] == "done" and int(entry.get("last", 0)) < stream.next:
+        if entry["state"] == "done" and entry["last"] < stream.next:
             attempt.standing, attempt.fingerprint = Standing.DONE, _fingerprint(entry)
             attempt.witnesses = entry["seen"]
         elif stream.first > attempt.first_sequence:
@@ -471,7 +471,7 @@ class Ledger:
             )
         if entry is not None and is_known and entry["version"] >= self._scope.version:
             self._check_repeated(entry, rows, differs, has_written=bool(incarnations))
-            if int(entry.get("next", 0)) <= stream.next or entry["version"] > self._scope.version:
+            if entry["next"] <= stream.next or entry["version"] > self._scope.version:
                 return
         yield from self._look_back(witnesses)
         version = self._scope.version
@@ -527,7 +527,7 @@ class Ledger:
         Spark numbers the batches of a query without gaps, and each is committed before the next.
         """
         reason, last = "", entry["version"]
-        if int(entry.get("next", 0)) > stream.next:
+        if entry["next"] > stream.next:
             reason = f"ends before sequence {stream.next}, and had ended before {entry['next']}"
         elif self._scope.kind is ScopeKind.QUERY and last + 1 < self._scope.version:
             lost = f"batch {last + 1}"
@@ -619,21 +619,14 @@ class Ledger:
         if not found.value:
             return None, found.revision  # deleted by somebody who wants the batch written again
         try:
-            entry = json.loads(found.value)
-            entry["version"], entry["created"] = int(entry["version"]), str(entry["created"])
-            entry["inbox"], entry["before"] = entry.get("inbox", ""), entry.get("before", [])
-            after = entry.get("after")
-            entry["after"] = None if after is None else Newest.from_json(after)
-            entry["seen"] = tuple(map(Witness.from_json, entry.get("seen", ())))
-            if not all(map(_INBOX.fullmatch, [*filter(None, [entry["inbox"]]), *entry["before"]])):
-                raise ValueError
-        except (ValueError, TypeError, KeyError, AttributeError):
+            entry = read_entry(found.value, is_of_partition=key != self._key)
+        except ValueError:
             raise LedgerError(
                 f"the ledger entry '{key}' in the bucket '{self._bucket.bucket}' is not one of "
                 f"ours: {found.value[:80]!r}.",
                 "Give the sink a bucket of its own with the option ledgerBucket.",
             ) from None
-        return dict(entry), found.revision
+        return entry, found.revision
 
     def _write(
         self, key: str, entry: dict[str, Any], revision: int, stream: StreamState
@@ -686,14 +679,14 @@ def _is_ahead(entry: dict[str, Any] | None, stream: StreamState) -> bool:
     """Whether an entry is about another incarnation of a stream, or about more than it holds."""
     if entry is None:
         return False
-    reached = max(int(entry.get("next", 0)), int(entry.get("last", 0)) + 1)
+    reached = max(entry["next"], entry["last"] + 1)
     return bool(entry["created"] != stream.created or reached > stream.next)
 
 
 def _fingerprint(entry: dict[str, Any]) -> Fingerprint | None:
     if entry["state"] != "done":
         return None
-    return Fingerprint(int(entry["rows"]), int(entry["low"]), int(entry["high"]))
+    return Fingerprint(entry["rows"], entry["low"], entry["high"])
 
 
 def _token(name: str) -> str:

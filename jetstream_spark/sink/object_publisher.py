@@ -63,7 +63,7 @@ from jetstream_spark.sink.message_ids import id_again, id_of_row
 from jetstream_spark.sink.object_columns import DELETE
 from jetstream_spark.sink.outgoing_rows import OutgoingRows
 from jetstream_spark.sink.recovery import Recovery
-from jetstream_spark.sink.refusals import Refusal, answer_of, is_passing, refusal_in, refused
+from jetstream_spark.sink.refusals import RefusalReason, answer_of, is_passing, refusal_in, refused
 from jetstream_spark.sink.stored_ids import ID_HEADER
 
 WINDOW_CHUNKS = 16
@@ -537,7 +537,7 @@ class ObjectPublisher:
         refusal = refusal_in(answer)
         if refusal is None and answer.get("stream") != self._options.stream:
             text = f"its chunks are not taken by its store: the answer is {message.payload[:80]!r}"
-            refusal = Refusal(0, 0, text)
+            refusal = RefusalReason(0, 0, text)
         if refusal is not None:
             raise refused(row.number, row.said["name"], *refusal)
         self.last_sequence = max(self.last_sequence, int(answer["seq"]))

@@ -49,7 +49,7 @@ _REMEDIES = {
 }
 
 
-class Refusal(NamedTuple):
+class RefusalReason(NamedTuple):
     """Why a server did not store a row: a status, the number of an error, and its text."""
 
     code: int
@@ -69,7 +69,7 @@ def answer_of(message: Message) -> dict[str, Any]:
         return {}
 
 
-def refusal_in(answer: dict[str, Any]) -> Refusal | None:
+def refusal_in(answer: dict[str, Any]) -> RefusalReason | None:
     """What an answer says against a row, None if nothing.
 
     Raises:
@@ -80,7 +80,7 @@ def refusal_in(answer: dict[str, Any]) -> Refusal | None:
         return None
     try:
         numbers = int(error.get("code", 0)), int(error.get("err_code", 0))
-        return Refusal(*numbers, str(error.get("description", "")))
+        return RefusalReason(*numbers, str(error.get("description", "")))
     except (AttributeError, TypeError, ValueError, OverflowError):
         raise ProtocolViolationError(
             f"a publish was refused with {str(error)[:80]!r}.",

@@ -7,7 +7,7 @@ import pytest
 from jetstream_spark.client.flow import Message
 from jetstream_spark.errors import ProtocolViolationError
 from jetstream_spark.sink.refusals import (
-    Refusal,
+    RefusalReason,
     answer_of,
     is_about_the_stream,
     is_passing,
@@ -65,8 +65,8 @@ def test_what_an_answer_says(headers, payload, answer) -> None:
     [
         (None, None),
         ({}, None),
-        ({"code": 400}, Refusal(400, 0, "")),
-        ({"code": 400, "err_code": 10071, "description": "x"}, Refusal(400, 10071, "x")),
+        ({"code": 400}, RefusalReason(400, 0, "")),
+        ({"code": 400, "err_code": 10071, "description": "x"}, RefusalReason(400, 10071, "x")),
     ],
 )
 def test_what_an_answer_says_against_a_row(error, refusal) -> None:
