@@ -180,7 +180,7 @@ class Offsets:
             }
             tasks = Tasks.from_json(value["tasks"]) if "tasks" in value else None
             subjects = _subjects(value["subjects"]) if "subjects" in value else None
-        except (KeyError, TypeError, AttributeError, ValueError) as error:
+        except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
             if isinstance(error, OffsetsError):
                 raise
             raise OffsetsError(

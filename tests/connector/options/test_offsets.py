@@ -57,7 +57,8 @@ def test_how_a_batch_is_cut():
     "text",
     ["{}", "[]", "7", "null", '{"v": 1}', '{"v": 1, "streams": {"A": {}}}', '{"v": 2}']
     + [VERSION_1[:-1] + f', "tasks": {tasks}}}' for tasks in ("null", "{}", "[1, 1, 1]")]
-    + [WITH_TASKS.replace("64", at) for at in ("0", '"x"')]
+    + [VERSION_1.replace("7", at) for at in ('"x"', "[]", "1e999", "NaN")]
+    + [WITH_TASKS.replace("64", at) for at in ("0", '"x"', "1e999")]
     + [WITH_SUBJECTS.replace('["a.*", "b"]', at) for at in ("1", "null", '"a"', "[1]")],
 )
 def test_anything_else_is_refused_with_a_remedy(text):
