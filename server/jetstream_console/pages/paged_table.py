@@ -39,7 +39,13 @@ class PagedTable(Generic[T]):
             "rowsNumber": 0,
         }
         first = columns[0]["name"]
-        self.element = ui.table(columns=columns, rows=[], row_key=first, pagination=self._place)
+        self.element = ui.table(
+            columns=columns,
+            rows=[],
+            row_key=first,
+            pagination=self._place,
+            on_pagination_change=self._keep_place,
+        )
         self.element.classes("w-full")
         self.element.props["rows-per-page-options"] = list(PAGES)
         if "address" in cells:
@@ -66,6 +72,11 @@ class PagedTable(Generic[T]):
         if length in PAGES:
             self._place = self._place | {"rowsPerPage": length}
         self._show(page if isinstance(page, int) else 1)
+
+    def _keep_place(self) -> None:
+        """Undo what the library of pages took over from a browser, which tells once it is there
+        what it was given at first: no rows, though some may have been found since."""
+        self.element.props["pagination"] = self._place
 
     def _sort(self) -> None:
         by = self._place["sortBy"]

@@ -33,8 +33,9 @@ async def shown(rows):
 
         await user.open("/")
 
-        def ask(**wanted) -> list[str]:
-            user.find("table").trigger("request", {"pagination": wanted})
+        def ask(event: str = "request", **wanted) -> list[str]:
+            told = {"pagination": wanted} if event == "request" else wanted
+            user.find("table").trigger(event, told)
             return [row["name"] for row in tables[0].element.rows]
 
         yield tables[0], ask, made
@@ -57,6 +58,19 @@ def test_the_browser_gets_one_page_and_no_other_cell_is_made(run):
             assert [row["name"] for row in table.element.rows] == names(*range(100))
             table.fill([])
             assert table.element.rows == [] and table.element.pagination["page"] == 1
+
+    run(work())
+
+
+def test_what_a_browser_tells_of_its_pages_changes_none(run):
+    """A browser says what it was given first once it is there, when more may have been found."""
+
+    async def work():
+        rows = [(name, 1) for name in names(*range(101))]
+        async with shown(rows) as (table, tell, _):
+            before = dict(table.element.pagination)
+            tell("update:pagination", page=1, rowsPerPage=25, rowsNumber=0)
+            assert table.element.pagination == before and before["rowsNumber"] == 101
 
     run(work())
 
