@@ -15,9 +15,20 @@ _RULES = """
 }
 @layer utilities {
   .w-full { width: 100%; }
+  .top { justify-content: space-between; }
+  .ways { display: flex; flex-wrap: wrap; align-items: center; gap: 0.25rem; }
+  .way { padding: 0.25rem 0.5rem; border-radius: 0.25rem; }
+  .way:hover { background: rgb(255 255 255 / 0.1); }
+  .way[aria-current] { background: rgb(255 255 255 / 0.2); }
+  @media (width < 40rem) {
+    .ways { flex-wrap: nowrap; overflow-x: auto; max-width: 100%; scrollbar-width: none; }
+  }
+  .light[data-is="on"] { color: #4ade80; }
+  .light[data-is="off"] { color: #f87171; }
   .w-48 { width: 12rem; }
   .w-56 { width: 14rem; }
   .w-64 { width: 16rem; }
+  .w-80 { width: 20rem; }
   .h-56 { height: 14rem; }
   .max-w-xl { max-width: 36rem; }
   .max-w-screen-2xl { max-width: 1536px; }
@@ -25,8 +36,6 @@ _RULES = """
   .mx-auto { margin-left: auto; margin-right: auto; }
   .p-2 { padding: 0.5rem; }
   .py-2 { padding-top: 0.5rem; padding-bottom: 0.5rem; }
-  .grow { flex-grow: 1; }
-  .items-stretch { align-items: stretch; }
   .items-center { align-items: center; }
   .items-baseline { align-items: baseline; }
   .gap-0 { gap: 0; }
@@ -37,6 +46,22 @@ _RULES = """
     display: grid; grid-template-columns: fit-content(60%) minmax(0, 1fr); gap: 0.25rem 1rem;
     margin: 0; max-width: 100%;
   }
+  .figures {
+    display: grid; grid-template-columns: repeat(auto-fit, minmax(9rem, 1fr)); gap: 1rem;
+    margin: 0; width: 100%;
+  }
+  .figure {
+    padding: 0.5rem 1rem; border-width: 1px; border-radius: 0.25rem; overflow-wrap: anywhere;
+  }
+  .cards {
+    display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 20rem), 1fr));
+    gap: 1rem;
+  }
+  .as-button {
+    display: inline-flex; padding: 0.4rem 1rem; border-radius: 0.25rem; font-weight: 500;
+    background: #3b82f6; color: #fff; text-decoration-line: none;
+  }
+  .as-button:hover { background: #2563eb; }
   .charts { display: grid; grid-template-columns: minmax(0, 1fr); gap: 1rem; }
   @media (width >= 64rem) {
     .charts { grid-template-columns: repeat(2, minmax(0, 1fr)); }
@@ -60,6 +85,7 @@ _RULES = """
   a:focus-visible, button:focus-visible, th:focus-visible {
     outline: 2px solid currentColor; outline-offset: -2px;
   }
+  .q-table__bottom-nodata-icon { display: none; }
   .break-all { word-break: break-all; }
   .break-words { overflow-wrap: break-word; }
   .whitespace-pre-wrap { white-space: pre-wrap; }
@@ -122,4 +148,5 @@ setInterval(async () => {
 def add_appearance() -> None:
     """Have all pages look and sort like this."""
     ui.add_css(_RULES, shared=True)
+    ui.table.default_props('no-data-label="Nothing here."')
     ui.add_head_html(_KEYS, shared=True)

@@ -11,6 +11,7 @@ from jetstream_console.pages.columns import WRITTEN
 
 # They can be read on white and on black.
 _GREY = "#808080"
+_SHORTEST_S = 120.0
 
 Series = Sequence[tuple[float, float | None]]
 
@@ -51,9 +52,16 @@ class Chart:
         ).classes("h-56 w-full")
 
     def show(self, now_s: float, *lines: Series) -> None:
-        """Draw the quarter of an hour until now: moments in seconds since the epoch, and values."""
+        """Draw what was seen in the quarter of an hour until now, two minutes at least.
+
+        Args:
+            now_s: in seconds since the epoch, as the moments of the lines.
+            lines: moments and values, the oldest first.
+        """
+        seen_s = now_s - min((line[0][0] for line in lines if line), default=now_s)
         axis = self.element.options["xAxis"]
-        axis["min"], axis["max"] = (now_s - WINDOW_S) * 1000, now_s * 1000
+        axis["min"] = (now_s - min(max(seen_s, _SHORTEST_S), WINDOW_S)) * 1000
+        axis["max"] = now_s * 1000
         for series, line in zip(self.element.options["series"], lines, strict=True):
             series["data"] = [[at_s * 1000, value] for at_s, value in line]
         self.element.update()

@@ -11,7 +11,10 @@ from nicegui.events import GenericEventArguments
 
 WRITTEN = {
     "count": "v => v == null ? '–' : v.toLocaleString('en').replaceAll(',', '\\u202f')",
-    "rate": "v => v == null ? '–' : v.toLocaleString('en', {maximumFractionDigits: 1})",
+    "rate": (
+        "v => v == null ? '–' : "
+        "v.toLocaleString('en', {maximumFractionDigits: 1}).replaceAll(',', '\\u202f')"
+    ),
     "size": (
         "v => { if (v == null) return '–'; const u = ['B','KiB','MiB','GiB','TiB','PiB'];"
         " let i = 0; while (v >= 1024 && i < 5) { v /= 1024; i++; }"
@@ -32,7 +35,7 @@ def column(name: str, label: str, written: str = "") -> dict[str, Any]:
     if written:
         found[":format"] = WRITTEN[written]
     else:
-        found["style"] = "max-width: 32rem; overflow: hidden; text-overflow: ellipsis"
+        found["style"] = "max-width: 24rem; overflow: hidden; text-overflow: ellipsis"
     return found
 
 

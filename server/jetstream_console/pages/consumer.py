@@ -23,6 +23,7 @@ from jetstream_console.pages.frame import (
     REFRESH_S,
     answered,
     facts,
+    figures,
     frame,
     load,
     refusal,
@@ -69,27 +70,25 @@ def show(console: Console, stream: str, name: str) -> None:
 
 
 def _state(found: Consumer) -> None:
-    with ui.row().classes("w-full gap-4 items-stretch"):
-        with ui.card().classes("grow"):
-            waiting = "listened to" if found.is_bound else "nobody listens"
-            facts(
-                {
-                    "Lag": f"{count(found.pending)} messages",
-                    "Unacknowledged": count(found.unacknowledged),
-                    "Redelivered": count(found.redelivered),
-                    "Waiting pulls": count(found.waiting_pulls) if found.is_pull else waiting,
-                }
-            )
-        with ui.card().classes("grow"):
-            facts(
-                {
-                    "Delivered up to": count(found.delivered_sequence),
-                    "Acknowledged up to": count(found.floor_sequence),
-                    "Last active": when(found.last_active),
-                    "Paused until": when(found.paused_until),
-                    "Filters": ", ".join(found.filters) or "all",
-                }
-            )
+    waiting = "listened to" if found.is_bound else "nobody listens"
+    figures(
+        {
+            "Lag": f"{count(found.pending)} messages",
+            "Unacknowledged": count(found.unacknowledged),
+            "Redelivered": count(found.redelivered),
+            "Waiting pulls": count(found.waiting_pulls) if found.is_pull else waiting,
+            "Delivered up to": count(found.delivered_sequence),
+            "Acknowledged up to": count(found.floor_sequence),
+        }
+    )
+    with ui.card().classes("w-full"):
+        facts(
+            {
+                "Filters": ", ".join(found.filters) or "all",
+                "Last active": when(found.last_active),
+                "Paused until": when(found.paused_until),
+            }
+        )
 
 
 class Changing:
@@ -100,11 +99,12 @@ class Changing:
         self._stream = stream
         self._name = name
         with ui.row().classes("items-center gap-4"):
-            self._minutes = ui.number("Minutes, none for good", min=0).mark("minutes")
+            self._minutes = ui.number("Minutes; empty: until resumed", min=0)
+            self._minutes.classes("w-64").mark("minutes")
             ui.button("Pause", on_click=self._pause)
             ui.button("Resume", on_click=self._resume).props("flat")
-            self._sequence = ui.number("From sequence, none after its floor", min=1, precision=0)
-            self._sequence.classes("w-64").mark("reset-sequence")
+            self._sequence = ui.number("From sequence; empty: after its floor", min=1, precision=0)
+            self._sequence.classes("w-80").mark("reset-sequence")
             ui.button("Reset", on_click=self._reset)
             ui.button("Delete", color="negative", on_click=self._delete)
         self._place = ui.column().classes("w-full")

@@ -18,6 +18,7 @@ REFRESH_S = 5.0
 _FIRST_S = 1.0
 _LINK_S = 0.5
 _AGAIN_S = 2.0
+_NAME_MAX = 24
 _LINKS = (
     ("Overview", "/"),
     ("Streams", "/streams"),
@@ -56,12 +57,18 @@ def frame(console: Console, title: str, *trail: tuple[str, str]) -> Iterator[ui.
     """
     ui.page_title(f"{title} · JetStream console")
     ui.colors(primary="#3b82f6")
-    header = ui.header().classes("items-center gap-4 py-2").style("background: #1e3a8a")
+    header = ui.header().classes("top items-center gap-4 py-2").style("background: #1e3a8a")
     links = (*_LINKS, ("Publish", "/publish")) if console.is_writable else _LINKS
-    with header, ui.row().classes("items-center gap-4"):
-        for name, address in links:
-            ui.link(name, address).classes("text-white no-underline font-medium")
-        state = ui.label(_state(console)).classes("text-sm opacity-90").mark("state")
+    here = trail[0] if trail else None
+    with header:
+        with ui.element("nav").classes("ways"):
+            for name, address in links:
+                way = ui.link(name, address).classes("way text-white no-underline font-medium")
+                if (name, address) == here or (here is None and name == title):
+                    way.props("aria-current=page")
+        with ui.row().classes("items-center gap-2 no-wrap"):
+            light = ui.label("●").classes("light").props("aria-hidden=true")
+            state = ui.label().classes("text-sm opacity-90 break-all").mark("state")
         if console.settings.page_password is not None:
             with ui.element("form").props("method=post action=/logout"):
                 ui.button("Log out", color=None).props("type=submit flat dense no-caps")
@@ -77,8 +84,12 @@ def frame(console: Console, title: str, *trail: tuple[str, str]) -> Iterator[ui.
         lost.set_visibility(False)
         yield column
 
-    def look() -> None:
+    def tell() -> None:
         state.text = _state(console)
+        light.props(f"data-is={'on' if console.link.state.is_connected else 'off'}")
+
+    def look() -> None:
+        tell()
         words = "" if console.link.state.is_connected else f"{_lost(console)} {_LOST}"
         if words != "".join(each.words for each in lost if isinstance(each, RefusalRow)):
             lost.clear()
@@ -87,6 +98,7 @@ def frame(console: Console, title: str, *trail: tuple[str, str]) -> Iterator[ui.
                 with lost:
                     RefusalRow(words)
 
+    tell()
     ui.timer(_LINK_S, look)
     ui.timer(_FIRST_S, console.overview.refresh, once=True)
     ui.timer(REFRESH_S, console.overview.refresh, immediate=False)
@@ -174,6 +186,17 @@ def facts(entries: dict[str, str] | list[tuple[str, str]]) -> None:
                 ui.label(value)
 
 
+def figures(entries: dict[str, str]) -> None:
+    """Show the numbers that are looked at first, large."""
+    with ui.element("dl").classes("figures"):
+        for name, value in entries.items():
+            with ui.element("div").classes("figure"):
+                with ui.element("dt").classes("text-sm opacity-60"):
+                    ui.label(name)
+                with ui.element("dd").classes("m-0 text-xl font-semibold"):
+                    ui.label(value)
+
+
 def stream_address(stream: str) -> str:
     """Return where the page of a stream is."""
     return f"/streams/{quote(stream, safe='')}"
@@ -194,5 +217,8 @@ def _lost(console: Console) -> str:
 def _state(console: Console) -> str:
     state = console.link.state
     if not state.is_connected:
-        return "● not connected"
-    return f"● {state.server_name[:24]} {state.server_version} · {state.place}"
+        return "not connected"
+    name = state.server_name
+    # A server that was given no name has its long id for one.
+    short = name if len(name) <= _NAME_MAX else f"{name[:8]}…"
+    return f"{short} {state.server_version} · {state.place}"

@@ -43,9 +43,9 @@ def show(console: Console, stream: str) -> None:
         except RefusedError as error:
             refusal(str(error))
             return
-        MessagePages(reader, stream)
         with ui.expansion("Search", icon="search").classes("w-full"):
             Searching(reader, stream)
+        MessagePages(reader, stream)
 
 
 class MessagePages:
@@ -55,10 +55,11 @@ class MessagePages:
         self._reader = reader
         self._stream = stream
         self._page: Page | None = None
+        self._newest_first = True
         with ui.row().classes("items-center gap-4"):
             self._start = ui.select(_STARTS, value="newest", label="Begin with").classes("w-48")
             self._start.mark("start")
-            self._value = ui.input("Sequence, time or subject").mark("value")
+            self._value = ui.input("Sequence, time or subject").classes("w-64").mark("value")
             self._value.bind_enabled_from(
                 self._start, "value", lambda value: value not in ("newest", "oldest")
             )
@@ -77,8 +78,10 @@ class MessagePages:
         load(self._place, self._show)
 
     async def _show(self) -> None:
+        newest_first = self._start.value == "newest"
         page = await answered(self._place, self._first(), clears=True)
         if page is not None:
+            self._newest_first = newest_first
             self._fill(page)
 
     async def _show_older(self) -> None:
@@ -127,7 +130,7 @@ class MessagePages:
             else "There are none."
         )
         with self._place:
-            for message in messages:
+            for message in reversed(messages) if self._newest_first else messages:
                 show_message(self._stream, message)
 
 

@@ -8,7 +8,7 @@ from nicegui import ui
 from jetstream_console.asking.overview import OverviewLook
 from jetstream_console.console import Console
 from jetstream_console.pages.charts import Chart
-from jetstream_console.pages.frame import REFRESH_S, facts, frame, refusal
+from jetstream_console.pages.frame import REFRESH_S, facts, figures, frame, refusal
 from jetstream_console.showing.quantities import count, limit, rate, size
 
 
@@ -16,8 +16,9 @@ def show(console: Console) -> None:
     """Build the page."""
     with frame(console, "Overview"):
         words = ui.column().classes("w-full")
-        with ui.row().classes("w-full gap-4 items-stretch"):
-            cards = [ui.card().classes("grow") for _ in range(4 if console.monitor else 3)]
+        first = ui.element("div").classes("w-full")
+        with ui.element("div").classes("cards w-full"):
+            cards = [ui.card() for _ in range(3 if console.monitor else 2)]
         with ui.element("div").classes("charts w-full"):
             charts = _charts(console)
         ui.label(
@@ -34,6 +35,9 @@ def show(console: Console) -> None:
             with words:
                 for each in look.words:
                     refusal(each)
+        first.clear()
+        with first:
+            figures(_figures(console, look))
         for card, fill in zip(cards, _fills(console, look), strict=True):
             card.clear()
             with card:
@@ -64,10 +68,26 @@ def _charts(console: Console) -> list[tuple[Chart, list[tuple[str, bool]]]]:
     return charts
 
 
+def _figures(console: Console, look: OverviewLook) -> dict[str, str]:
+    """Return what is looked at first."""
+    found = {}
+    if console.monitor:
+        found["Health"] = look.vitals.health if look.vitals else "unknown"
+    streams = look.streams
+    if streams is None:
+        return found | {"Streams": "unknown"}
+    return found | {
+        "Streams": _of(streams.total, look),
+        "Consumers": count(streams.consumer_count),
+        "Messages": count(streams.messages),
+        "Held": size(streams.bytes),
+        "Stored": rate(console.overview.samples.latest_rate("stored"), "messages"),
+    }
+
+
 def _fills(console: Console, look: OverviewLook) -> list[dict[str, str]]:
     """Return what the cards say, in their order."""
     state = console.link.state
-    stored = console.overview.samples.latest_rate("stored")
     cards = [
         {
             "Server": state.server_name or "not connected",
@@ -90,19 +110,6 @@ def _fills(console: Console, look: OverviewLook) -> list[dict[str, str]]:
                 "Domain": held.domain or "none",
             }
         )
-    streams = look.streams
-    if streams is None:
-        cards.append({"Streams": "unknown"})
-    else:
-        cards.append(
-            {
-                "Streams": _of(streams.total, look),
-                "Consumers": count(streams.consumer_count),
-                "Messages": count(streams.messages),
-                "Bytes": size(streams.bytes),
-                "Stored": rate(stored, "messages"),
-            }
-        )
     if console.monitor:
         cards.append(_vitals(console, look))
     return cards
@@ -117,10 +124,9 @@ def _of(streams: int, look: OverviewLook) -> str:
 def _vitals(console: Console, look: OverviewLook) -> dict[str, str]:
     seen = look.vitals
     if seen is None:
-        return {"Health": "unknown"}
+        return {"Up": "unknown"}
     samples = console.overview.samples
     return {
-        "Health": seen.health,
         "Up": seen.uptime,
         "Connections": f"{count(seen.connections)}, {count(seen.slow_consumers)} were too slow",
         "In": rate(samples.latest_rate("in_messages"), "messages"),

@@ -13,7 +13,15 @@ from jetstream_console.asking.streams import StreamDetail, stream_detail, subjec
 from jetstream_console.console import Console
 from jetstream_console.pages.columns import column
 from jetstream_console.pages.consumer import consumer_address
-from jetstream_console.pages.frame import answered, facts, frame, load, refusal, stream_address
+from jetstream_console.pages.frame import (
+    answered,
+    facts,
+    figures,
+    frame,
+    load,
+    refusal,
+    stream_address,
+)
 from jetstream_console.pages.paged_table import PagedTable
 from jetstream_console.pages.stream_changing import Configuring, Removing
 from jetstream_console.showing.payload import printable
@@ -39,7 +47,7 @@ def show(console: Console, name: str) -> None:
     """Build the page."""
     with frame(console, name, ("Streams", "/streams")) as page:
         with ui.row().classes("items-center gap-4"):
-            ui.link("Messages", f"{stream_address(name)}/messages")
+            ui.link("Messages", f"{stream_address(name)}/messages").classes("as-button")
             ui.button("Look again", icon="refresh", on_click=lambda: look()).props("flat")
         top = ui.column().classes("w-full")
         with ui.expansion("Consumers", icon="people", value=True).classes("w-full"):
@@ -79,19 +87,24 @@ def show(console: Console, name: str) -> None:
 
 def _state(detail: StreamDetail) -> None:
     stream = detail.stream
-    with ui.row().classes("w-full gap-4 items-stretch"):
-        with ui.card().classes("grow"):
+    figures(
+        {
+            "Messages": count(stream.messages),
+            "Size": size(stream.bytes),
+            "Subjects held": count(stream.subject_count),
+            "Consumers": count(stream.consumer_count),
+        }
+    )
+    with ui.element("div").classes("cards w-full"):
+        with ui.card():
             facts(
                 {
-                    "Messages": count(stream.messages),
-                    "Bytes": size(stream.bytes),
                     "First": f"{stream.first_sequence} · {when(detail.first_time)}",
                     "Last": f"{stream.last_sequence} · {when(stream.last_time)}",
                     "Removed between": count(stream.deleted),
-                    "Subjects held": count(stream.subject_count),
                 }
             )
-        with ui.card().classes("grow"):
+        with ui.card():
             facts(
                 {
                     "Subjects": ", ".join(stream.subjects) or "none",
@@ -103,7 +116,7 @@ def _state(detail: StreamDetail) -> None:
             )
         origins = [detail.mirror] if detail.mirror else list(detail.sources)
         if origins:
-            with ui.card().classes("grow"):
+            with ui.card():
                 ui.label("Mirror of" if detail.mirror else "Copies from").classes("font-medium")
                 for origin in origins:
                     heard = f"lag {count(origin.lag)}, heard of {span_ns(origin.silent_ns)} ago"
@@ -111,7 +124,7 @@ def _state(detail: StreamDetail) -> None:
                     if origin.words:
                         refusal(origin.words)
         if detail.replicas:
-            with ui.card().classes("grow"):
+            with ui.card():
                 ui.label("Replicas").classes("font-medium")
                 facts(
                     {

@@ -63,4 +63,4 @@ def span_ns(nanoseconds: int) -> str:
 
 def kept_for(nanoseconds: int) -> str:
     """Return after which time something goes; 0 is never."""
-    return span_ns(nanoseconds) if nanoseconds else "good"
+    return span_ns(nanoseconds) if nanoseconds else "no limit"

@@ -1,7 +1,4 @@
-"""A real browser clicks through the console: what is hostile stays text, and nothing is foreign.
-
-With CONSOLE_SCREENSHOTS=FOLDER it takes the pictures of docs/console.md.
-"""
+"""A real browser clicks through the console: what is hostile stays text, and nothing is foreign."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ from playwright.sync_api import Browser, expect
 
 from tests.connector.command.conftest import MadeCheckpoint, line
 from tests.console.conftest import Served
-from tests.console.in_browser.conftest import TELEPHONE, Visit, apart, picture, press
+from tests.console.in_browser.conftest import TELEPHONE, Visit, apart, press
 from tests.console.test_cli import end, get, start
 
 EVIL = "<img src=x onerror=alert(1)>"
@@ -76,10 +73,10 @@ def test_from_the_overview_to_a_message(visit: Visit) -> None:
     page.goto("/")
     expect(page.get_by_text("Health")).to_be_visible()
     expect(page.locator("canvas")).to_have_count(7)
-    picture(page, "overview")
     page.get_by_role("link", name="Streams").click()
     expect(page.get_by_text("<svg&onload=alert(1)")).to_be_visible()
     expect(page.get_by_text("{{7*7}}")).to_be_visible()
+    expect(page.get_by_text("1-25 of 35")).to_be_visible()
     page.get_by_label("Filter by name or subject").fill("page-")
     page.get_by_role("button", name="Next page").click()
     expect(page.locator("tbody tr")).to_have_count(5)
@@ -103,13 +100,11 @@ def test_from_the_overview_to_a_message(visit: Visit) -> None:
     page.get_by_text("Subjects", exact=True).last.click()
     page.get_by_role("button", name="Show subjects").click()
     expect(page.get_by_text("5 subjects")).to_be_visible()
-    picture(page, "stream")
     page.get_by_role("link", name="Messages").click()
     expect(page.get_by_text("50 messages, 71 to 120")).to_be_visible()
     page.get_by_text("71 · orders.0.<b>new</b>").click()
     expect(page.get_by_text(EVIL, exact=True)).to_be_visible()
     expect(page.get_by_text('"text": "<script>alert(70)</script>"\n}')).to_be_visible()
-    picture(page, "messages")
     page.get_by_role("tab", name="Hex").click()
     expect(page.get_by_text("00000000  7b 22 6e 75")).to_be_visible()
     with page.expect_download() as download:
@@ -149,7 +144,6 @@ def test_a_key_is_edited_and_a_file_goes_in_and_out(visit: Visit, tmp_path: Path
     page.get_by_label("Value", exact=True).fill("grün")
     page.get_by_role("button", name="Update").click()
     expect(page.get_by_text("Written as revision 2.")).to_be_visible()
-    picture(page, "key")
     page.goto("/stores/FILES")
     page.get_by_text("Upload", exact=True).click()
     content = bytes(range(256)) * 2000
@@ -163,7 +157,6 @@ def test_a_key_is_edited_and_a_file_goes_in_and_out(visit: Visit, tmp_path: Path
     download.value.save_as(tmp_path / "saved")
     assert (tmp_path / "saved").read_bytes() == content
     expect(page.get_by_text("500.0 KiB of 500.0 KiB. That is all.")).to_be_visible()
-    picture(page, "object")
 
 
 def test_what_is_written_and_told_is_seen_by_keyboard_in_the_light_on_a_telephone(
@@ -193,21 +186,6 @@ def test_what_is_written_and_told_is_seen_by_keyboard_in_the_light_on_a_telephon
     expect(told).to_be_visible()
     press(page, told, "Enter")
     expect(page.get_by_text('"type": "io.nats.jetstream.advisory.v1.api_audit"')).to_be_visible()
-
-
-def test_pictures_of_a_bucket_and_what_the_server_is(visit: Visit) -> None:
-    page = visit.page
-    for path, words, name in (
-        ("/buckets/SETTINGS", "colour/b", "bucket"),
-        ("/server", '"server_id"', "server"),
-    ):
-        page.goto(path)
-        expect(page.get_by_text(words).first).to_be_visible()
-        picture(page, name)
-    page.goto("/advisories")
-    page.get_by_text("API requests", exact=True).click()
-    expect(page.get_by_role("button", name="api_audit").first).to_be_visible()
-    picture(page, "advisories")
 
 
 PATHS = [

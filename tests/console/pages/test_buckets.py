@@ -20,7 +20,7 @@ def test_buckets_are_listed_and_filtered(run, browse, name):
             user.find("filter").type(name)
             [row] = table.rows
             assert (row["name"], row["keys"], row["entries"]) == (name, 1, 1)
-            assert (row["history"], row["age"], row["description"]) == (2, "good", "<b>")
+            assert (row["history"], row["age"], row["description"]) == (2, "no limit", "<b>")
             assert row["address"] == f"/buckets/{name}"
 
     run(work())

@@ -20,6 +20,33 @@ def choose(user, marker: str, value: str) -> None:
     element.value = value
 
 
+def sequences(user) -> list[int]:
+    """Return which messages are shown, from the top down."""
+    lines = sorted(user.find(marker="message").elements, key=lambda each: each.id)
+    return [int(each.text.partition(" ")[0]) for each in lines]
+
+
+def test_the_newest_is_at_the_top_unless_somebody_begins_elsewhere(run, browse, name):
+    async def work():
+        async with browse() as (user, world):
+            await world.stream(name, [b"x"] * 60)
+            await user.open(f"/streams/{name}/messages")
+            await user.should_see("50 messages, 11 to 60")
+            assert sequences(user) == [*range(60, 10, -1)]
+            user.find("Older").click()
+            await user.should_see("10 messages, 1 to 10")
+            assert sequences(user) == [*range(10, 0, -1)]
+            choose(user, "start", "oldest")
+            user.find("Show").click()
+            await user.should_see("50 messages, 1 to 50")
+            assert sequences(user) == [*range(1, 51)]
+            user.find("Newer").click()
+            await user.should_see("10 messages, 51 to 60")
+            assert sequences(user) == [*range(51, 61)]
+
+    run(work())
+
+
 def test_pages_are_turned_both_ways(run, browse, name):
     async def work():
         async with browse() as (user, world):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from jetstream_console.pages.charts import Chart
 from nicegui import ui
+from nicegui.testing import user_simulation
 
 from tests.console.conftest import until
 
@@ -21,7 +23,10 @@ def test_it_shows_server_account_and_streams(run, browse, name):
             held = next(e for e in charts if e.options["title"]["text"] == "Messages held")
             await until(lambda: held.options["series"][0]["data"])
             (at_ms, messages), *_ = held.options["series"][0]["data"]
-            assert messages >= 3 and at_ms == held.options["xAxis"]["max"]
+            axis = held.options["xAxis"]
+            assert messages >= 3 and at_ms == axis["max"]
+            # What was not seen yet takes no room but that of two minutes.
+            assert axis["max"] - axis["min"] == 120_000
 
     run(work())
 
@@ -33,5 +38,21 @@ def test_what_is_forbidden_is_said_in_place_and_the_rest_is_shown(run, browse):
             await user.should_see("refusal", retries=50)
             await user.should_see('ermissions violation for publish to "$js.api.stream.list"')
             assert len(user.find(ui.echart).elements) == 4
+
+    run(work())
+
+
+def test_a_chart_grows_to_a_quarter_of_an_hour_and_no_further(run):
+    async def work():
+        async with user_simulation(lambda: None) as user:
+            charts = []
+            ui.page("/")(lambda: charts.append(Chart("held", ["files", "memory"])))
+            await user.open("/")
+            axis = charts[0].element.options["xAxis"]
+            for first_s, shown_s in ((5000, 120), (4900, 120), (4500, 500), (4000, 900)):
+                charts[0].show(5000, [(first_s, 1.0), (5000, 2.0)], [])
+                assert (axis["min"], axis["max"]) == ((5000 - shown_s) * 1000, 5_000_000)
+            charts[0].show(5000, [], [])
+            assert axis["min"] == 4_880_000
 
     run(work())
