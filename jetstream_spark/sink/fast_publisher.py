@@ -330,8 +330,33 @@ class FastPublisher:
         # later rows remove earlier ones, such a row could come back over what somebody else wrote.
         if not inquiry.can_look or inquiry.keeps_last or flow.server_id == before:
             missing = missing[~is_taken[missing]]
-        self._recovery.witnesses.note_highest(flow.server_id, rows.ids, sequences_of(stored, rows))
+        sequences = sequences_of(stored, rows)
+        if self._is_alone:
+            missing = missing[~_were_passed(sequences > 0, is_taken, parts)[missing]]
+        self._recovery.witnesses.note_highest(flow.server_id, rows.ids, sequences)
         if not len(missing):
             return []
         closes = math.inf if inquiry.can_look else first_sent + inquiry.window_s
         return [_Part(rows, numbers, first_sent, oldest.after, closes).at(missing)]
+
+
+def _were_passed(
+    is_stored: npt.NDArray[np.bool_], is_taken: npt.NDArray[np.bool_], parts: list[_Part]
+) -> npt.NDArray[np.bool_]:
+    """Which rows the stream has had, be it that limits have removed them since: those before one of
+    their batch that it has, and those that it took before one of any batch.
+
+    Args:
+        is_stored, is_taken: whether the stream has a row, and whether it said so.
+        parts: that these rows are, one behind the other, each sent as a batch.
+    """
+    passed = np.zeros(len(is_stored), dtype=np.bool_)
+    start = 0
+    for part in parts:
+        stop = start + len(part.rows)
+        stored = np.flatnonzero(is_stored[start:stop])
+        if len(stored):
+            passed[start : start + stored[-1]] = True
+            passed[:start] |= is_taken[:start]
+        start = stop
+    return passed

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import BinaryType, LongType, StringType, StructType
 
+from jetstream_spark.client import pool
 from jetstream_spark.client.blocking import run, this_host
 from jetstream_spark.client.flow import publish_frame
 from jetstream_spark.errors import (
@@ -25,6 +26,7 @@ from jetstream_spark.sink.sink import Sink
 from jetstream_spark.sink.sink_columns import SinkColumns
 from tests.connector.cut_wires import outgoing, watched, without_answer
 from tests.leasing import lease
+from tests.put_back import Place
 
 pytestmark = pytest.mark.genuine
 SCHEMA = StructType().add("subject", StringType()).add("data", BinaryType())
@@ -131,6 +133,34 @@ def test_a_connection_that_breaks_while_rows_are_sent(fast, monkeypatch) -> None
     run(watched(writing(fast, [rows(fast, numbered(40)), rows(fast, numbered(3, 40))]), before))
     assert sorted(contents(fast)) == numbered(43)
     assert len(sends) > 4
+
+
+@pytest.mark.parametrize("rows_in_flight", [1000, 300])
+def test_what_limits_removed_is_not_stored_again_after_a_restart(
+    make_stream, request, tmp_path, monkeypatch, rows_in_flight
+) -> None:
+    """The stream keeps 100 messages of 700 rows, and is restarted before the last one arrives."""
+    monkeypatch.setattr(fast_publisher, "SEND_BYTES", 500)
+    place = Place("genuine", tmp_path, request.getfixturevalue)
+    stream = make_stream(place.url, allow_batched=True, max_msgs=100)
+    restarts: list[int] = []
+
+    def before(effect):
+        if not restarts and is_commit(outgoing(effect)) and b"000699" in outgoing(effect):
+            while (come := stream.control.stream_state(stream.name).next) < 650:
+                time.sleep(0.01)
+            place.stop()
+            place.start()
+            restarts.append(come)
+        return ()
+
+    batches = [rows(stream, numbered(700))]
+    run(watched(writing(stream, batches, maxInFlight=rows_in_flight), before))
+    state = stream.control.stream_state(stream.name)
+    assert (len(restarts), state.next) == (1, 701)
+    assert contents(stream) == numbered(100, 600)
+    pool.close_all(this_host())
+    place.stop()
 
 
 def test_without_ids_a_lost_answer_fails_the_write(fast) -> None:
