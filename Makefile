@@ -225,6 +225,7 @@ DAMAGE_SEED    ?= 0
 .PHONY: damage
 damage: kernels
 	PYTHONPATH=server:. $(BIN)/python -m tests.damage --seed $(DAMAGE_SEED) --minutes $(DAMAGE_MINUTES)
+	PYTHONPATH=server:. $(BIN)/python -m tests.damage --stopped --seed $(DAMAGE_SEED) --minutes $(DAMAGE_MINUTES)
 
 # Where a fault would cost messages or repeat them; MUTANTS of each file, chosen by MUTANT_SEED.
 MUTANT_FILES ?= $(addprefix server/jetstream_server/store/blocks/, recovery.py compaction.py \

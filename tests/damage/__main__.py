@@ -1,9 +1,9 @@
-"""Damages to single files of stores whose server was killed in the middle of work.
+"""Damages to single files of stores whose server was killed in the middle of work, or stopped.
 
     python -m tests.damage --minutes 10
-    python -m tests.damage --seed 17 --seeds 1
+    python -m tests.damage --stopped --seed 17 --seeds 1
 
-Each seed is some work, a kill, and a few damages, one at a time; what is told with its seed is
+Each seed is some work, its end, and a few damages, one at a time; what is told with its seed is
 missing or false without anybody having been told.
 """
 
@@ -73,6 +73,18 @@ def killed(folder: Path, random: Random, terms: dict[str, object]) -> Work:
     return work
 
 
+def stopped(folder: Path, random: Random, terms: dict[str, object]) -> Work:
+    """Leave a store whose server was told to stop; return what it had answered."""
+    server = Server(folder, START, **terms)  # type: ignore[arg-type]
+    work = Work(server, random)
+    for _ in range(random.randrange(3, STEPS_MAX)):
+        work.step()
+    server.stop()
+    server.end()
+    work.ended_at = server.now
+    return work
+
+
 def gone_with(file: Path) -> set[str]:
     """Return the stream, or the consumer, of which nothing is left without this file."""
     place = file.parent
@@ -104,8 +116,13 @@ def look(
         server.end()
 
 
-def attempt(place: Path, seed: int) -> int:
+def attempt(place: Path, seed: int, *, is_stopped: bool = False) -> int:
     """Play one seed; return the number of damages.
+
+    Args:
+        place: where stores are.
+        seed: what is done, and damaged.
+        is_stopped: whether the server was told to stop, and not killed.
 
     Raises:
         SilentError: something is missing or false.
@@ -117,7 +134,7 @@ def attempt(place: Path, seed: int) -> int:
     }
     place.mkdir(exist_ok=True)
     origin = place / "origin"
-    work = killed(origin, random, terms)
+    work = (stopped if is_stopped else killed)(origin, random, terms)
     chance = Random(f"damages {seed}")
     files = sorted(path for path in origin.rglob("*") if path.is_file())
     for number in range(DAMAGES + 1):
@@ -170,6 +187,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--seeds", type=int, default=0, help="so many, instead of minutes")
     parser.add_argument("--minutes", type=float, default=1)
+    parser.add_argument("--stopped", action="store_true", help="servers that were told to stop")
     options = parser.parse_args()
     until = time.monotonic() + 60 * options.minutes
     seed, damages, bad = options.seed, 0, 0
@@ -177,7 +195,7 @@ def main() -> int:
     while seed < options.seed + options.seeds if options.seeds else time.monotonic() < until:
         with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as place:
             try:
-                damages += attempt(Path(place), seed)
+                damages += attempt(Path(place), seed, is_stopped=options.stopped)
             except SilentError as error:
                 bad += 1
                 print(f"seed {seed}: {error}\n", flush=True)

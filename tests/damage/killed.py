@@ -196,6 +196,13 @@ class Server:
         """Tell whether healthz has nothing to say."""
         return healthz(self.node)[0] == 200
 
+    def stop(self) -> None:
+        """Write everything out, as a server does that is told to stop."""
+        self.node.stop(self.now)
+        failures = self.commit.drain()
+        assert not failures, failures
+        self.node.release(self.node.take_held(), self.now)
+
     def end(self) -> None:
         """Be gone, without having stopped anything."""
         MortalDisk().bury()

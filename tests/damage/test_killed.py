@@ -1,5 +1,6 @@
-"""One file of a store whose server was killed is damaged: nothing that was answered is missing
-without a word, and no sequence is given twice. `python -m tests.damage` is the long run."""
+"""One file of a store whose server was killed, or stopped, is damaged: nothing that was answered
+is missing without a word, and no sequence is given twice. The long run: `python -m tests.damage`.
+"""
 
 from __future__ import annotations
 
@@ -35,13 +36,23 @@ def test_nothing_is_missing_without_a_word(seed, place):
     attempt(place, seed)
 
 
+@pytest.mark.parametrize("seed", range(1, 4))
+def test_nothing_of_a_store_that_was_closed_is_missing_without_a_word(seed, place):
+    attempt(place, seed, is_stopped=True)
+
+
 @pytest.mark.parametrize(
-    ("owner", "name", "seeds"),
-    [(HighWaterLog, "confirm", (103, 106)), (Journal, "_note_reached", (3,))],
+    ("owner", "name", "is_stopped", "seeds"),
+    [
+        (HighWaterLog, "confirm", False, (103, 106)),
+        (Journal, "_note_reached", False, (3,)),
+        (HighWaterLog, "_save", True, (1,)),
+    ],
 )
-def test_what_goes_without_a_word_is_found(place, monkeypatch, owner, name, seeds):
-    """Without the notes of what was durable, what was in the last flush looks torn."""
+def test_what_goes_without_a_word_is_found(place, monkeypatch, owner, name, is_stopped, seeds):
+    """Without the notes of what was durable, what was in the last flush looks torn, and what is
+    gone looks as if it had never been."""
     monkeypatch.setattr(owner, name, lambda *given, **named: None)
     for seed in seeds:
         with pytest.raises(SilentError):
-            attempt(place / str(seed), seed)
+            attempt(place / str(seed), seed, is_stopped=is_stopped)
