@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+from collections import deque
 from typing import Any
 
 HIDDEN = "(not shown)"
@@ -45,15 +47,25 @@ def with_secrets(written: Any, known: Any) -> Any:
             found[before] = value if is_as_shown else with_secrets(each, value)
         return found
     if isinstance(written, list) and isinstance(known, list):
-        # Elements may have been added, or taken out; one that was changed is where it was.
-        is_as_long = len(written) == len(known)
-        return [
-            known[shown.index(each)]
-            if each in shown
-            else with_secrets(each, known[place] if is_as_long else None)
-            for place, each in enumerate(written)
-        ]
+        return _list_with_secrets(written, known, shown)
     return written
+
+
+def _list_with_secrets(written: list[Any], known: list[Any], shown: list[Any]) -> list[Any]:
+    """Elements may have been added, or taken out; one that was changed is where it was. Those that
+    look the same have secrets of their own, so each is taken once, and beyond that the last."""
+    places: dict[str, deque[int]] = {}
+    for place, each in enumerate(shown):
+        places.setdefault(json.dumps(each, sort_keys=True), deque()).append(place)
+    found = []
+    for place, each in enumerate(written):
+        alike = places.get(json.dumps(each, sort_keys=True))
+        if alike is None:
+            before = known[place] if len(written) == len(known) else None
+            found.append(with_secrets(each, before))
+        else:
+            found.append(known[alike.popleft() if len(alike) > 1 else alike[0]])
+    return found
 
 
 def _without(value: Any) -> Any:

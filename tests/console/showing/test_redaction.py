@@ -58,6 +58,13 @@ def test_what_is_left_as_it_was_shown_is_what_it_was():
     assert with_secrets({"password": "new"}, known["a"]) == {"password": "new"}
 
 
+def test_elements_that_look_the_same_keep_their_own_secrets():
+    known = [{"name": "a", "token": "1"}, {"name": "a", "token": "2"}, {"name": "a", "token": "3"}]
+    shown = without_secrets(known)
+    assert with_secrets([*shown, {"name": "b"}], known) == [*known, {"name": "b"}]
+    assert with_secrets([*shown, *shown[:1]], known) == [*known, known[-1]]
+
+
 def test_what_is_nested_too_deeply_is_not_shown():
     value = {}
     for _ in range(5_000):
