@@ -18,7 +18,7 @@ from jetstream_spark import validate
 from jetstream_spark.client.blocking import run, this_host
 from jetstream_spark.client.control import Control, StreamState
 from jetstream_spark.command import worker_facts
-from jetstream_spark.command.environment import of_driver, of_java, of_worker
+from jetstream_spark.command.environment import of_driver, of_java, of_lookup, of_worker
 from jetstream_spark.command.finding import FAIL, OK, WARN, Finding
 from jetstream_spark.command.given_options import (
     connection_of,
@@ -36,6 +36,15 @@ from jetstream_spark.spark_api import HAS_ADMISSION_CONTROL, HAS_STREAM_ARROW_WR
 from jetstream_spark.validation import SIDES
 
 _JAVA_S = 20
+_PYTHON_S = 60
+# Spark lists the folders of packages, and takes those with this beginning for formats.
+_LOOKUP = """
+import importlib.util, pkgutil, sys
+missing = [name for name in ("pyspark", "jetstream_spark") if not importlib.util.find_spec(name)]
+if not missing and "pyspark_jetstream" not in [each.name for each in pkgutil.iter_modules()]:
+    missing = ["pyspark_jetstream that it would find"]
+print(sys.executable, *missing, sep="\\n")
+"""
 
 
 @click.command()
@@ -88,6 +97,7 @@ def _examine(
     yield of_java(_java())
     here = worker_facts.facts({})
     yield from of_driver(here, _missing())
+    yield _lookup()
     connection: ConnectionOptions | None = None
     if options:
         try:
@@ -123,6 +133,27 @@ def _java() -> str | None:
     except (OSError, subprocess.TimeoutExpired) as error:
         return str(error)
     return done.stderr + done.stdout
+
+
+def _lookup() -> Finding:
+    """Ask the Python that Spark would start, if it were started from here."""
+    named = filter(None, map(os.environ.get, ("PYSPARK_DRIVER_PYTHON", "PYSPARK_PYTHON")))
+    python = next(named, "python3")
+    try:
+        done = subprocess.run(
+            [python, "-c", _LOOKUP],
+            capture_output=True,
+            text=True,
+            timeout=_PYTHON_S,
+            check=False,
+            errors="replace",
+        )
+    except (OSError, ValueError, subprocess.TimeoutExpired) as error:
+        return of_lookup(python, (), str(error))
+    if done.returncode:
+        last = (done.stderr.strip().splitlines() or [f"it ended with {done.returncode}"])[-1]
+        return of_lookup(python, (), last)
+    return of_lookup(python, done.stdout.splitlines(), "")
 
 
 # --- the job ----------------------------------------------------------------------------------

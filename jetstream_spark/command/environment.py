@@ -62,6 +62,28 @@ def _python(check: str, facts: Mapping[str, Any]) -> Finding:
     return Finding(OK, check, f"{version} ({facts['executable']})")
 
 
+def of_lookup(python: str, said: Sequence[str], error: str) -> Finding:
+    """Judge the Python that Spark starts to look for formats.
+
+    Args:
+        python: what Spark calls, a name or a path.
+        said: where that is, and what it lacks.
+        error: why it said nothing.
+    """
+    remedy = (
+        "Activate the environment that has jetstream-spark, or set PYSPARK_PYTHON to its Python; "
+        "an editable install does not do. Otherwise Spark says DATA_SOURCE_NOT_FOUND."
+    )
+    check = "format"
+    if not said:
+        return Finding(WARN, check, f"Spark starts '{python}', which does not run: {error}", remedy)
+    where, *missing = said
+    if missing:
+        what = f"Spark starts '{python}', here {where}, which has no {', '.join(missing)}"
+        return Finding(WARN, check, what, remedy)
+    return Finding(OK, check, f"Spark finds it with '{python}' ({where})")
+
+
 def _kernels(check: str, facts: Mapping[str, Any]) -> Finding:
     slow = sorted(name for name, twin in facts["kernels"].items() if twin != "compiled")
     if slow:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import venv
 from pathlib import Path
 
 import pytest
@@ -34,9 +35,9 @@ def examine(command, genuine):
     return examine
 
 
-def without_kernels(warnings: list[str]) -> list[str]:
-    """Leave out what is said where kernels are pure, as they may be here."""
-    return [one for one in warnings if not one.startswith("kernels:")]
+def of_the_job(warnings: list[str]) -> list[str]:
+    """Leave out what is said where kernels are pure or no environment is active, as here."""
+    return [one for one in warnings if not one.startswith(("kernels:", "format:"))]
 
 
 def test_the_machine_and_the_servers(examine):
@@ -120,20 +121,20 @@ def test_whoever_may_not_look_at_messages_is_told_what_is_missed(
         stream = make_stream(url)
         job = ("-o", "user=reader", "-o", "password=b", "-o", f"stream={stream.name}")
         code, found = examine("readStream", *job, servers=url)
-        [missed] = without_kernels(found["warn"])
+        [missed] = of_the_job(found["warn"])
         assert (code, found["fail"]) == (0, [])
         assert f"may not publish $JS.API.STREAM.MSG.GET.{stream.name} (whether the" in missed
         assert "older copy" in missed
         # A batch needs no such right, and a user who has it is well.
         code, found = examine("read", *job, servers=url)
-        assert (code, without_kernels(found["warn"])) == (0, [])
+        assert (code, of_the_job(found["warn"])) == (0, [])
         write(f"$JS.API.STREAM.MSG.GET.{stream.name}")
         os.kill(pid, signal.SIGHUP)
         for _ in range(100):
             code, found = examine("readStream", *job, servers=url)
-            if not without_kernels(found["warn"]):
+            if not of_the_job(found["warn"]):
                 break
-        assert (code, without_kernels(found["warn"])) == (0, [])
+        assert (code, of_the_job(found["warn"])) == (0, [])
         assert any("the job can be run" in one for one in found["ok"])
     finally:
         if bundled is not None:
@@ -164,6 +165,43 @@ def test_java_is_looked_for(command, monkeypatch, tmp_path):
     program.chmod(0o755)
     [java, *_] = json.loads(command("doctor", "--json").output)["findings"]
     assert (java["check"], java["status"], java["what"]) == ("java", "ok", "21.0.1")
+
+
+@pytest.mark.parametrize("variable", ["PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"])
+def test_the_python_that_looks_for_formats_is_asked(command, monkeypatch, tmp_path, variable):
+    def finding() -> tuple[str, str, bool]:
+        result = command("doctor", "--json")
+        assert result.exit_code == 0
+        [found] = [one for one in json.loads(result.output)["findings"] if one["check"] == "format"]
+        return found["status"], found["what"], "PYSPARK_PYTHON" in found["remedy"]
+
+    monkeypatch.delenv("PYSPARK_DRIVER_PYTHON", raising=False)
+    # As where an environment was made and is not active: it is on no path of what Spark starts.
+    bare = tmp_path / "bare"
+    venv.create(bare, symlinks=True)
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(variable, str(bare / "bin" / "python"))
+    status, what, has_remedy = finding()
+    assert (status, has_remedy) == ("warn", True)
+    assert what.endswith("which has no pyspark, jetstream_spark")
+    # Both can be imported, but not from a folder: an editable install.
+    [packages] = bare.glob("lib/python*/site-packages")
+    for name in ("pyspark", "jetstream_spark"):
+        (packages / f"{name}.py").write_text("")
+    assert finding()[1].endswith("which has no pyspark_jetstream that it would find")
+    (packages / "pyspark_jetstream").mkdir()
+    (packages / "pyspark_jetstream" / "__init__.py").write_text("")
+    status, what, _ = finding()
+    assert (status, str(bare / "bin" / "python") in what) == ("ok", True)
+    for program, said in (("/nowhere/python", "No such file"), ("/bin/false", "ended with 1")):
+        monkeypatch.setenv(variable, program)
+        status, what, has_remedy = finding()
+        assert (status, has_remedy, said in what) == ("warn", True, True)
+    # Without either it is what is on the path.
+    monkeypatch.delenv(variable)
+    monkeypatch.setenv("PATH", f"{bare / 'bin'}:{os.environ['PATH']}")
+    assert str(bare / "bin" / "python3") in finding()[1]
 
 
 def test_people_see_marks_and_remedies(command):
