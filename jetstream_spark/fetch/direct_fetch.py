@@ -16,7 +16,7 @@ from array import array
 
 from jetstream_spark.client import pool
 from jetstream_spark.client.control import Control
-from jetstream_spark.client.flow import Flow, Message
+from jetstream_spark.client.flow import Flow
 from jetstream_spark.client.operation import Host, Operation
 from jetstream_spark.errors import (
     RequestRefusedError,
@@ -25,21 +25,13 @@ from jetstream_spark.errors import (
     StreamNotFoundError,
 )
 from jetstream_spark.fetch.data_loss import find_loss_in_range, find_missing_end
+from jetstream_spark.fetch.direct_answer import DirectMessage, stored_in
 from jetstream_spark.fetch.fetch import FetchStep
 from jetstream_spark.fetch.ranges import SequenceRange
 from jetstream_spark.fetch.rows import MessageBlock
 from jetstream_spark.options.format_options import SourceOptions
-from jetstream_spark.options.option_values import timestamp_ns
 
 BATCH_MAX = 1000
-_OWN_HEADERS = (
-    b"Nats-Stream:",
-    b"Nats-Subject:",
-    b"Nats-Sequence:",
-    b"Nats-Time-Stamp:",
-    b"Nats-Num-Pending:",
-    b"Nats-Last-Sequence:",
-)
 
 
 class _AnswerIncompleteError(RetryableError):
@@ -113,7 +105,7 @@ class DirectWay:
             return None
         return FetchStep(following, is_last=following >= self._range.stop, loss=loss)
 
-    def _ask(self, flow: Flow, position: int) -> Operation[tuple[list[Message], int]]:
+    def _ask(self, flow: Flow, position: int) -> Operation[tuple[list[DirectMessage], int]]:
         """The messages of one answer that belong to the range, and the sequence after them.
 
         That sequence is the end of the range when the answer shows that nothing more of it follows.
@@ -140,28 +132,29 @@ class DirectWay:
 
     def _answer(
         self, flow: Flow, sid: bytes, position: int, deadline: float
-    ) -> Operation[tuple[list[Message], int]]:
-        messages: list[Message] = []
+    ) -> Operation[tuple[list[DirectMessage], int]]:
+        messages: list[DirectMessage] = []
         previous, following = 0, position
         while True:
             message = yield from flow.await_message(deadline)
             if message.sid != sid:
                 continue
-            code, text = message.status
-            if code in (204, 404):
-                return messages, following
-            if code == 503:
-                raise _AnswerIncompleteError("no replica of the stream answers direct gets")
-            if code:
+            stored = stored_in(message)
+            if stored is None:
+                code, text = message.status
+                if code in (204, 404):
+                    return messages, following
+                if code == 503:
+                    raise _AnswerIncompleteError("no replica of the stream answers direct gets")
                 raise RequestRefusedError(f"DIRECT.GET.{self._range.stream}", code, 0, text)
-            if message.header(b"Nats-Last-Sequence") is None:
+            if stored.previous is None:
                 raise RetentionRefusedError(
                     f"the server of stream '{self._range.stream}' answers direct gets one by one; "
                     "in batches it does so from nats-server 2.11 on.",
                     "Upgrade the server, or read a stream that mirrors this one by limits.",
                 )
-            sequence = _number(message, b"Nats-Sequence")
-            if _number(message, b"Nats-Last-Sequence") != previous or sequence < following:
+            sequence = stored.sequence
+            if stored.previous != previous or sequence < following:
                 # One was lost between servers: keep what came before it, and ask again from there.
                 if not messages:
                     raise _AnswerIncompleteError("the answer to a direct get has a hole")
@@ -169,7 +162,7 @@ class DirectWay:
             if sequence >= self._range.stop:
                 return messages, self._range.stop
             previous, following = sequence, sequence + 1
-            messages.append(message)
+            messages.append(stored)
 
     def _confirm_end(self, position: int) -> Operation[None]:
         """Ask the leader whether anything of the range follows.
@@ -183,41 +176,27 @@ class DirectWay:
             raise _AnswerIncompleteError(f"sequence {following} is not on the replica yet")
 
 
-def _gap(messages: list[Message], position: int, stop: int) -> int | None:
+def _gap(messages: list[DirectMessage], position: int, stop: int) -> int | None:
     """The first sequence from a position on that an answer passed over; None if there is none."""
     if stop - position == len(messages):
         return None
     for message in messages:
-        if _number(message, b"Nats-Sequence") != position:
+        if message.sequence != position:
             break
         position += 1
     return position
 
 
-def _number(message: Message, key: bytes) -> int:
-    value = message.header(key) or b""
-    return int(value) if value.isdigit() and len(value) < 20 else -1
-
-
-def _block(messages: list[Message]) -> MessageBlock:
+def _block(messages: list[DirectMessage]) -> MessageBlock:
     """The messages in the form that record batches are made from."""
     parts: list[bytes] = []
     fields, numbers, at = array("i"), array("q"), 0
     for message in messages:
-        subject = message.header(b"Nats-Subject") or b""
-        headers = _without_own_headers(message.headers)
-        moment = timestamp_ns((message.header(b"Nats-Time-Stamp") or b"").decode())
-        parts += (subject, headers, message.payload)
-        after_subject = at + len(subject)
-        after_headers = after_subject + len(headers)
+        parts += (message.subject, message.headers, message.payload)
+        after_subject = at + len(message.subject)
+        after_headers = after_subject + len(message.headers)
         stop = after_headers + len(message.payload)
         fields.extend((at, after_subject, after_subject, after_headers, stop))
-        numbers.extend((_number(message, b"Nats-Sequence"), 0, moment, 0))
+        numbers.extend((message.sequence, 0, message.time_ns, 0))
         at = stop
     return MessageBlock(b"".join(parts), fields, numbers, len(messages))
-
-
-def _without_own_headers(block: bytes) -> bytes:
-    lines = [line for line in block.split(b"\r\n") if not line.startswith(_OWN_HEADERS)]
-    kept = b"\r\n".join(lines)
-    return kept if len(lines) > 3 else b""

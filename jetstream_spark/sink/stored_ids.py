@@ -143,10 +143,10 @@ class _HeaderWalk:
                 ) from None
             if message.sid != sid:
                 continue
-            code, text = message.status
-            if code in (404, 408):
-                return received  # nothing is pending any more
-            if code:
+            if not message.reply:  # no delivery, which may have been stored with any first line
+                code, text = message.status
+                if code in (404, 408):
+                    return received  # nothing is pending any more
                 raise UnavailableError(
                     f"the ids stored by an earlier attempt cannot be read on: {code} {text}.",
                     "It is tried again; look into the state of the server.",

@@ -31,6 +31,16 @@ def test_ids_are_those_of_the_prefix_from_the_sequence_on(stream) -> None:
     assert run(read_stored_ids(*read, 7, b"")) == {}
 
 
+@pytest.mark.parametrize("line", [b"NATS/1.1 404 x", b"NATS/1.1 503", b"12345678408"])
+def test_what_looks_like_a_status_is_a_message(stream, line) -> None:
+    """Who took it for the end would write what follows twice."""
+    fill(stream, ["t-0"])
+    stream.control.request_message(f"{stream.subject}.a", b"x", line + b"\r\n\r\n")
+    fill(stream, ["t-1"])
+    found = run(read_stored_ids(stream.control.inner, stream.name, 1, b"t-"))
+    assert found == {b"t-0": 1, b"t-1": 3}
+
+
 def test_a_row_that_was_stored_again_has_its_own_id(stream) -> None:
     fill(stream, ["t-0", "t-1", "t-1.again2", "own.again9"])
     read = stream.control.inner, stream.name
