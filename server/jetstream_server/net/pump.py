@@ -103,7 +103,7 @@ class Pump:
             now = self.clock.now()
             if self._busy_poll is not None:
                 self._busy_poll.turn_began(now)
-            self.node.workload.is_held = self._is_crowded
+            self.node.workload.is_held = self._flushing and self._is_crowded
             self.node.run(now)
             self._flush_or_release(now)
             self._write(now)
@@ -122,8 +122,8 @@ class Pump:
 
     @property
     def _is_crowded(self) -> bool:
-        """Return whether the disk already has enough to do after this flush."""
-        return self._flushing and self._commit is not None and self._commit.is_crowded
+        """Return whether the disk already has enough to do after the flush under way."""
+        return self._commit is not None and self._commit.is_crowded
 
     # -- the disk ----------------------------------------------------------------------------
 
@@ -170,7 +170,7 @@ class Pump:
             now = self.clock.now()
             self._complete(flush, held, failures, now)
             self._flush_or_release(now)
-            self.node.workload.is_held = self._is_crowded
+            self.node.workload.is_held = self._flushing and self._is_crowded
             self._write(now)
             self.intake.flushed(self._unflushed_bytes)
             self._arm(now)
