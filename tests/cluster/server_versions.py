@@ -28,7 +28,11 @@ STREAMS: dict[str, dict[str, Any]] = {
     "COPIED": {},
     "QUEUE": {"retention": "workqueue", "allow_direct": True},
     "INTEREST": {"retention": "interest", "allow_direct": True},
+    "NAMED": {"allow_direct": True},
 }
+# What a direct get says of a message, said by the message itself.
+SERVERS_NAMES = b"NATS/1.0\r\nNats-Stream: S\r\nNats-Subject: s\r\nNats-Sequence: 9\r\n"
+SERVERS_NAMES += b"Nats-Time-Stamp: x\r\nNats-Num-Pending: 0\r\nNats-Last-Sequence: 1\r\n\r\n"
 OLDEST_DIRECT, OLDEST_ACK, OLDEST_FAST = (2, 11), (2, 14), (2, 14)
 
 
@@ -55,9 +59,9 @@ class One:
         source.commit(source.latest_offset(at))
         return int(self.info(stream)["state"]["messages"])
 
-    def fill(self, stream: str, count: int) -> None:
+    def fill(self, stream: str, count: int, headers: bytes = b"") -> None:
         for number in range(count):
-            self.control.request_message(f"{stream}.{number % 10}", b"%d" % number)
+            self.control.request_message(f"{stream}.{number % 10}", b"%d" % number, headers)
 
 
 @contextlib.contextmanager
@@ -101,6 +105,9 @@ def check(version: str, one: One) -> None:
     assert Copy(one, "LIMITS", "COPIED").step() == ROWS
     direct = Reading(one, "LIMITS", ROWS, fetchMode="direct")
     expect(direct, number >= OLDEST_DIRECT, "from nats-server 2.11 on")
+    one.fill("NAMED", 20, SERVERS_NAMES)
+    named = Reading(one, "NAMED", 20, fetchMode="direct")
+    expect(named, number >= OLDEST_DIRECT, "from nats-server 2.11 on")
     assert one.commit("QUEUE", commitMode="purge") == 0
     acknowledge = {"commitMode": "ack", "consumer": "spark"}
     expect(lambda: one.commit("INTEREST", **acknowledge), number >= OLDEST_ACK, "nats-server 2.14")
