@@ -11,6 +11,7 @@ It does not decide what is sent, and the only state it keeps is where the last q
 
 from __future__ import annotations
 
+import sys
 from array import array
 from bisect import bisect_left
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ from jetstream_server.protocol.ops import PubRun
 from jetstream_server.store.ports import Window
 
 _VERSION_LINE = b"NATS/1.0"
+_FRAME_BYTES = 64  # of a frame without subject and content, roughly
 
 
 @dataclass(slots=True)
@@ -47,6 +49,15 @@ class DeliveryBatch:
     first_consumer_seq: int
     pending: int
     is_falling: bool = True
+
+
+def room_for_all(budget: int, *matches: Match) -> tuple[int, int]:
+    """Return how many messages, and of how many bytes, a turn has time for, if each goes to
+    everybody whom one of these reaches; a queue group counts as one."""
+    width = max(len(match.plain) + len(match.queues) for match in matches)
+    if width <= 1:
+        return sys.maxsize, budget
+    return max(budget // (width * _FRAME_BYTES), 1), budget // width
 
 
 class Delivery:

@@ -17,7 +17,7 @@ from jetstream_server.core.sublist import Match
 from jetstream_server.core.subscription import Stretch
 from jetstream_server.jetstream.consumers.consumer_context import ConsumerContext
 from jetstream_server.jetstream.consumers.dealing import deal, picked
-from jetstream_server.jetstream.consumers.delivery import DeliveryBatch
+from jetstream_server.jetstream.consumers.delivery import DeliveryBatch, room_for_all
 from jetstream_server.jetstream.consumers.inactivity import Inactivity
 from jetstream_server.jetstream.consumers.priority import (
     LAST_PRIORITY,
@@ -208,7 +208,8 @@ class Pull:
             return None
         request, match = turns[0]
         is_limited = any(request.limits_bytes for request, _ in turns)
-        room = sum(request.batch for request, _ in turns)
+        count_max, budget = room_for_all(budget, *(each for _, each in turns))
+        room = min(sum(request.batch for request, _ in turns), count_max)
         is_shared = len(self._waiting) > 1
         if is_shared and is_limited and not (request.is_text or shared.config.priority_policy):
             sent = self._deal_within(turns, budget, now)

@@ -14,6 +14,7 @@ from jetstream_server.base import limits
 from jetstream_server.core.sublist import Match
 from jetstream_server.core.subscription import Stretch
 from jetstream_server.jetstream.consumers.consumer_context import ConsumerContext
+from jetstream_server.jetstream.consumers.delivery import room_for_all
 from jetstream_server.jetstream.consumers.flow_control import FlowControl
 from jetstream_server.jetstream.consumers.inactivity import Inactivity
 from jetstream_server.jetstream.consumers.pacing import RateLimit
@@ -21,7 +22,6 @@ from jetstream_server.jetstream.consumers.progress.cursor import SUBJECTS_AT_ONC
 from jetstream_server.jetstream.consumers.supply import Offer, Supply
 
 TURN_BYTES = limits.OUTBOX_LOW_BYTES
-_COUNT_MAX = 1 << 20
 _NUMBERS_BYTES = 32  # the numbers of an ack subject, roughly; only flow control uses it
 
 
@@ -116,7 +116,8 @@ class Push:
     def _deliver(self, match: Match, budget: int, now: int) -> int:
         """Deliver one batch; return the bytes queued, 0 when nothing may go."""
         shared = self._shared
-        offer = self._supply.prepare(_COUNT_MAX, budget, now)
+        count_max, bytes_max = room_for_all(budget, match)
+        offer = self._supply.prepare(count_max, bytes_max, now)
         self._searches = offer is None and self._supply.is_searching
         if offer is None:
             return 0

@@ -6,6 +6,7 @@ import sys
 
 import pytest
 from jetstream_server.base.clock import MILLISECOND, SECOND
+from jetstream_server.jetstream.consumers import pull
 from jetstream_server.jetstream.ending import Ending
 
 EXPLICIT = {"durable_name": "C", "ack_policy": "explicit"}
@@ -363,3 +364,28 @@ def test_two_requests_with_limits_of_bytes_cost_no_call_for_each_message(account
     (status,) = [each.status for each in messages if each.status]
     assert status.startswith("409 Batch Completed [Nats-Pending-Messages: 0,")
     assert consumer.info(account.now)["num_waiting"] == 1
+
+
+def test_the_more_listen_to_an_inbox_the_fewer_messages_are_for_one_turn(
+    ready, make_client, monkeypatch
+):
+    account, stream = ready
+    clients = [make_client() for _ in range(20)]
+    for client in clients:
+        account.subscribe(b"_INBOX.>", client=client)
+    monkeypatch.setattr(pull, "TURN_BYTES", 2000)
+    output, turns = stream.context.output, []
+    advance = pull.Pull.advance
+
+    def watched(self, now):
+        before = output.delivered_bytes
+        advance(self, now)
+        turns.append(output.delivered_bytes - before)
+
+    monkeypatch.setattr(pull.Pull, "advance", watched)
+    consumer = account.create(stream, **EXPLICIT)
+    account.pull(consumer, b'{"batch":10}')
+    for client in clients:
+        assert payloads(client.take()) == [b"%d" % number for number in range(1, 11)]
+    # At the end one more message is on its way to each, of less than 100 bytes.
+    assert 0 < max(turns) < 2000 + 21 * 100

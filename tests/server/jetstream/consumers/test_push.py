@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from jetstream_server.base.clock import MILLISECOND, SECOND
 from jetstream_server.core.subscription import Stretch
+from jetstream_server.jetstream.consumers import push
 from jetstream_server.protocol.ops import PubRun
 
 
@@ -49,6 +50,31 @@ def test_every_plain_subscriber_gets_a_copy(filled, make_client):
     account.subscribe(b"d", client=other)
     account.create(stream, deliver_subject="d")
     assert payloads(account.client) == payloads(other) == [b"1", b"2", b"3"]
+
+
+def test_the_more_listen_the_fewer_messages_are_for_one_turn(account, make_client, monkeypatch):
+    """Each message is sent to all of them, so the first ones of a turn are not all there are."""
+    stream = account.stream()
+    for number in range(50):
+        account.publish(b"s.a", b"%02d" % number)
+    clients = [make_client() for _ in range(20)]
+    for client in clients:
+        account.subscribe(b"d", client=client)
+    monkeypatch.setattr(push, "TURN_BYTES", 2000)
+    output, turns = stream.context.output, []
+    advance = push.Push.advance
+
+    def watched(self, now):
+        before = output.delivered_bytes
+        advance(self, now)
+        turns.append(output.delivered_bytes - before)
+
+    monkeypatch.setattr(push.Push, "advance", watched)
+    account.create(stream, deliver_subject="d", durable_name="P")
+    for client in clients:
+        assert payloads(client) == [b"%02d" % number for number in range(50)]
+    # At the end one more message is on its way to each, of less than 100 bytes.
+    assert max(turns) < 2000 + 20 * 100
 
 
 def test_a_group_needs_its_queue_and_shares_among_members(account, make_client):
