@@ -93,6 +93,9 @@ SUBMIT_SLOW  := tests/spark/test_standalone.py::test_py_files_with_the_pure_kern
 # Each of the hundreds of processes that the tests start would compile what it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
+# Tests are of what is installed, also in a shell where PYTHONPATH leads to the sources.
+unexport PYTHONPATH
+
 # A shorter life for a JVM: no second compiler, no collector threads.
 export SPARK_SUBMIT_OPTS ?= -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
 
