@@ -75,7 +75,7 @@ def test_archives_that_are_refused(transfers, data: bytes, text: str) -> None:
 @pytest.mark.parametrize(
     ("config", "text"),
     [
-        ({"max_msg_size": 1}, "message sequence 1 exceeds maximum message size"),
+        ({"max_msg_size": 2}, "message sequence 1 exceeds maximum message size"),
         (
             {"first_seq": 5},
             "failed to store message sequence 1: expected sequence does not match store",
@@ -97,6 +97,13 @@ def test_archives_that_are_refused(transfers, data: bytes, text: str) -> None:
 def test_configs_that_are_refused(transfers, config: dict[str, Any], text: str) -> None:
     transfers.stream("S")
     assert transfers.refusal(whole(state(), TWO), **config) == text
+
+
+def test_a_message_as_large_as_allowed_comes_back(transfers) -> None:
+    headers = b"NATS/1.0\r\nA: b\r\n\r\n"
+    body = message(1) + message(2, headers=headers)
+    answer = transfers.restore("R", whole(state(), body), max_msg_size=len(headers) + len(b"pay"))
+    assert answer["state"]["messages"] == 2
 
 
 @pytest.mark.parametrize("storage", ["file", "memory"])
