@@ -19,6 +19,7 @@ from jetstream_console.pages.registration import add_pages
 from jetstream_console.settings import Settings
 from nats.aio.client import Client
 from nats.js import JetStreamContext
+from nicegui import ui
 from nicegui.testing import User, user_simulation
 
 from jetstream_spark.options.option_values import Secret
@@ -189,6 +190,24 @@ def run() -> Callable[[Awaitable[None]], None]:
 def connected(server: Served) -> Callable[..., AbstractAsyncContextManager[World]]:
     """Return what connects a console to the server, with other settings if wanted."""
     return lambda **settings: world_of(server, **settings)
+
+
+def stated(user: User, name: str) -> str:
+    """Return what a page says of a name, among its large figures or its facts."""
+    assert user.client is not None
+    found = []
+    for head in user.client.elements.values():
+        if head.tag == "dt" and head.parent_slot is not None and _words(head) == name:
+            beside = head.parent_slot.children
+            found.append(_words(beside[beside.index(head) + 1]))
+    [words] = found
+    return words
+
+
+def _words(element: ui.element) -> str:
+    [label] = element.default_slot.children
+    assert isinstance(label, ui.label)
+    return label.text
 
 
 async def until(condition: Callable[[], object]) -> None:

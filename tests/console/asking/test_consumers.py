@@ -22,7 +22,8 @@ def test_a_consumer_says_how_far_it_is(run, connected, name):
             await world.stream(name, [b"1", b"2", b"3"])
             config = ConsumerConfig(filter_subject=f"{name}.*", ack_wait=30)
             pull = await world.js.pull_subscribe(f"{name}.*", "PULL", name, config=config)
-            first, _ = await pull.fetch(2)
+            # The client may return with fewer than it was asked for, but not with none.
+            [first], [_] = await pull.fetch(1), await pull.fetch(1)
             await first.ack_sync()
             push = ConsumerConfig(durable_name="PUSH", deliver_subject="to.nobody")
             push.ack_policy, push.filter_subjects = AckPolicy.NONE, [f"{name}.a", f"{name}.b"]

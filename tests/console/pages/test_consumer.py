@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.console.conftest import until
+from tests.console.conftest import stated, until
 
 
 async def consumer(world, name: str) -> None:
@@ -16,6 +16,10 @@ def test_it_shows_how_far_it_is_and_offers_no_change(run, browse, name):
             await consumer(world, name)
             await user.open(f"/streams/{name}/consumers/C")
             await user.should_see("2 messages", retries=50)
+            assert stated(user, "Lag") == "2 messages"
+            names = ("Unacknowledged", "Redelivered", "Waiting pulls")
+            assert [stated(user, each) for each in names] == ["0", "0", "0"]
+            assert (stated(user, "Delivered up to"), stated(user, "Filters")) == ("0", "all")
             [config] = user.find("config").elements
             assert '"durable_name": "C"' in config.text
             await user.should_not_see("Delete")

@@ -6,17 +6,24 @@ from jetstream_console.pages.charts import Chart
 from nicegui import ui
 from nicegui.testing import user_simulation
 
-from tests.console.conftest import until
+from tests.console.conftest import stated, until
 
 
 def test_it_shows_server_account_and_streams(run, browse, name):
     async def work():
         async with browse() as (user, world):
             await world.stream(name, [b"x"] * 3)
+            told = await world.api.ask("INFO")
+            for number in range(1 + (told["consumers"] + 1 == told["streams"])):
+                await world.js.add_consumer(name, durable_name=f"C{number}")
+            told = await world.api.ask("INFO")
             await user.open("/")
             await user.should_see("Health", retries=50)
             await user.should_see(f"127.0.0.1:{world.console.link.state.place.split(':')[1]}")
-            await user.should_see("ok")
+            await until(lambda: stated(user, "Health") == "ok")
+            assert stated(user, "Streams") == str(told["streams"])
+            assert stated(user, "Consumers") == str(told["consumers"])
+            assert stated(user, "Messages") and stated(user, "Held")[-1] == "B"
             with user:
                 charts = list(user.find(ui.echart).elements)
             assert len(charts) == 7

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nats.js.api import StreamSource
 
-from tests.console.conftest import until
+from tests.console.conftest import stated, until
 
 
 def test_it_shows_state_config_consumers_and_subjects(run, browse, name):
@@ -16,6 +16,12 @@ def test_it_shows_state_config_consumers_and_subjects(run, browse, name):
             await user.open(f"/streams/{name}")
             await user.should_see("consumer-table", retries=50)
             await user.should_see("<script>alert(1)</script>")
+            info = await world.api.ask(f"STREAM.INFO.{name}")
+            assert stated(user, "Messages") == "3" and stated(user, "Consumers") == "1"
+            assert stated(user, "Size") == f"{info['state']['bytes']} B"
+            assert stated(user, "Subjects held") == "2" and stated(user, "Removed between") == "0"
+            assert stated(user, "First").startswith("1 · 20")
+            assert stated(user, "Last").startswith("3 · 20")
             [table] = user.find("consumer-table").elements
             [row] = table.rows
             assert (row["name"], row["pending"], row["filters"]) == ("C", 2, f"{name}.a")
