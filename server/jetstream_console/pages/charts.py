@@ -52,12 +52,15 @@ class Chart:
         ).classes("h-56 w-full")
 
     def show(self, now_s: float, *lines: Series) -> None:
-        """Draw what was seen in the quarter of an hour until now, two minutes at least.
+        """Draw what was seen in the quarter of an hour until now, two minutes at least; nothing
+        before anything was seen.
 
         Args:
-            now_s: in seconds since the epoch, as the moments of the lines.
+            now_s: in seconds since the epoch, as the moments of the lines; 0 if nothing was seen.
             lines: moments and values, the oldest first.
         """
+        if not now_s:
+            return
         seen_s = now_s - min((line[0][0] for line in lines if line), default=now_s)
         axis = self.element.options["xAxis"]
         axis["min"] = (now_s - min(max(seen_s, _SHORTEST_S), WINDOW_S)) * 1000

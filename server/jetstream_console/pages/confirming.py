@@ -13,7 +13,7 @@ async def confirmed(name: str, consequence: str) -> bool:
     """
     with ui.dialog() as dialog, ui.card():
         ui.label(consequence)
-        written = ui.input(f"Write '{name}' to go on").mark("confirm-name")
+        written = ui.input(f"Write '{name}' to go on").classes("w-full").mark("confirm-name")
         with ui.row():
             yes = ui.button("Destroy", color="negative", on_click=lambda: dialog.submit(True))
             yes.mark("confirm")

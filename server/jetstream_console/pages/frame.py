@@ -90,7 +90,7 @@ def frame(console: Console, title: str, *trail: tuple[str, str]) -> Iterator[ui.
 
     def look() -> None:
         tell()
-        words = "" if console.link.state.is_connected else f"{_lost(console)} {_LOST}"
+        words = "" if console.link.state.is_connected else _lost(console)
         if words != "".join(each.words for each in lost if isinstance(each, RefusalRow)):
             lost.clear()
             lost.set_visibility(bool(words))
@@ -211,7 +211,9 @@ _LOST = "What is here is from before, and goes on once there is one."
 
 
 def _lost(console: Console) -> str:
-    return f"There is no connection to a server. {console.link.state.words}"
+    why = console.link.state.words
+    said = ["There is no connection to a server.", why if why.endswith(".") else f"{why}.", _LOST]
+    return " ".join(said if why else [said[0], _LOST])
 
 
 def _state(console: Console) -> str:

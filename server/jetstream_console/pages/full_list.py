@@ -63,7 +63,8 @@ class FullList(Generic[T]):
         with frame(console, self.title):
             said = ui.column().classes("w-full")
             with ui.row().classes("items-center gap-4 w-full"):
-                wanted = ui.input(self.filtered_by).props("clearable dense").mark("filter")
+                wanted = ui.input(self.filtered_by).props("clearable dense").classes("w-64")
+                wanted.mark("filter")
                 again = ui.button("Look again", icon="refresh").props("flat")
                 totals = ui.label().mark("totals")
             shown = table()

@@ -140,7 +140,8 @@ def _state(detail: StreamDetail) -> None:
 
 def _subjects(console: Console, name: str) -> None:
     with ui.row().classes("items-center gap-4"):
-        pattern = ui.input("Pattern, as in orders.*.new or >", value=">").mark("pattern")
+        pattern = ui.input("Pattern, as in orders.*.new or >", value=">").classes("w-64")
+        pattern.mark("pattern")
         button = ui.button("Show subjects").props("flat")
         said = ui.label().mark("subjects-said")
     place = ui.column().classes("w-full")

@@ -42,7 +42,8 @@ class Removing:
         self._api = console.api
         self._name = name
         with ui.row().classes("items-center gap-4"):
-            self._pattern = ui.input("Subjects, empty for all").mark("purge-subjects")
+            self._pattern = ui.input("Subjects, empty for all").classes("w-56")
+            self._pattern.mark("purge-subjects")
             self._before = ui.number("Before sequence", min=1, precision=0).mark("purge-before")
             self._keep = ui.number("Keep the newest", min=1, precision=0).mark("purge-keep")
             ui.button("Purge", color="negative", on_click=self._purge)

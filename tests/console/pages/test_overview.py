@@ -56,6 +56,8 @@ def test_a_chart_grows_to_a_quarter_of_an_hour_and_no_further(run):
             ui.page("/")(lambda: charts.append(Chart("held", ["files", "memory"])))
             await user.open("/")
             axis = charts[0].element.options["xAxis"]
+            charts[0].show(0, [], [])
+            assert "max" not in axis
             for first_s, shown_s in ((5000, 120), (4900, 120), (4500, 500), (4000, 900)):
                 charts[0].show(5000, [(first_s, 1.0), (5000, 2.0)], [])
                 assert (axis["min"], axis["max"]) == ((5000 - shown_s) * 1000, 5_000_000)

@@ -99,6 +99,7 @@ def test_while_the_server_is_away_the_page_says_so(run, browse, name):
             await world.console.link.close()
             await user.open(f"/streams/{name}")
             await user.should_see("There is no connection to a server", retries=50)
+            await user.should_see(". What is here is from before", retries=50)
             await until(lambda: "not connected" in next(iter(user.find("state").elements)).text)
             [light] = user.find("●").elements
             assert light.props["data-is"] == "off"
