@@ -106,6 +106,8 @@ class Publishing:
             and not (wishes.verbose or wishes.pedantic)
             and is_connected
         )
+        if self._is_plain:  # what waits is not looked at again, whatever was found
+            self._admitted, self._decided = 0, None
 
     def publish(self, run: PubRun, now: int) -> PubRun | None:
         """Publish messages; return those that are left for a later turn, None for none."""

@@ -144,3 +144,25 @@ def test_what_there_is_no_time_for_is_looked_at_once(bench: Bench, wishes: Wishe
     assert len(bench.client.faults) == subjects.count(b"no.1")
     assert turns > 10
     assert bench.client.accepted == len(heard)
+
+
+def test_what_was_admitted_before_rights_came_and_went_is_not_taken_for_what_comes_later(
+    bench: Bench,
+) -> None:
+    """A reload takes the rules away while messages wait for time, and another brings new ones."""
+    user = User(permissions=PermissionRules(SubjectRules(None, ["other"]), SubjectRules()))
+    bench.adopt(user=user)
+    deliveries = Deliveries()
+    bench.account.router._deliveries = deliveries
+    deliveries.subjects_left = 2
+    left = bench.publish(*[b"%d.x" % n for n in range(20)])
+    assert left is not None
+    bench.adopt()
+    deliveries.begin()
+    assert bench.publishing.publish(left, 0) is None
+    bench.adopt(
+        user=User(permissions=PermissionRules(SubjectRules(None, ["no.*"]), SubjectRules()))
+    )
+    bench.heard.got.clear()
+    bench.publish(*[b"no.%d" % n for n in range(20)])
+    assert bench.heard.got == [] and len(bench.client.faults) == 20
