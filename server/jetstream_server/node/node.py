@@ -144,6 +144,7 @@ class Node:
         self._held: Held = []  # output that waits for the next flush
         # Subscriptions of clients that are gone, which are yet to be taken out.
         self._given_up: deque[tuple[Account, list[Subscription]]] = deque()
+        self._given_up_left = GIVEN_UP_OF_TURN_MAX  # for which this turn has time
         self._timers: DeadlineHeap[Session] = DeadlineHeap()
         self._account_timers: DeadlineHeap[Account] = DeadlineHeap()
 
@@ -270,6 +271,7 @@ class Node:
 
     def run(self, now: int) -> None:
         """Do everything that is to be done at `now`."""
+        self._given_up_left = GIVEN_UP_OF_TURN_MAX
         if self._given_up:
             self._forget_given_up()
         workload = self.workload
@@ -312,13 +314,13 @@ class Node:
 
     def _forget_given_up(self) -> None:
         """Take the subscriptions of clients that are gone out of the accounts' lists, as many as a
-        turn has time for; whoever publishes meanwhile does not reach them."""
-        left = GIVEN_UP_OF_TURN_MAX
-        while self._given_up and left > 0:
+        turn has time for, however many clients are gone; whoever publishes meanwhile does not reach
+        them."""
+        while self._given_up and self._given_up_left > 0:
             account, subscriptions = self._given_up[0]
-            while subscriptions and left > 0:
+            while subscriptions and self._given_up_left > 0:
                 subscription = subscriptions.pop()
-                left -= 1 + len(subscription.subject) // SUBJECT_BYTES_OF_OP
+                self._given_up_left -= 1 + len(subscription.subject) // SUBJECT_BYTES_OF_OP
                 account.unsubscribe(subscription)
             if not subscriptions:
                 self._given_up.popleft()

@@ -129,3 +129,21 @@ def test_what_a_client_that_is_gone_had_subscribed_to_goes_in_pieces(node, make_
         counts.append(sublist.count - before)
     assert other.read().count(b"NATS/1.0 503") == 4
     assert counts == [6000, 4000, 2000, 0]
+
+
+def test_what_many_who_go_at_once_had_subscribed_to_goes_in_pieces(node, make_client):
+    clients = [make_client(node) for _ in range(10)]
+    sublist = node.accounts["$G"].sublist
+    before = sublist.count
+    for client in clients:
+        client.connect()
+        client.session.feed(b"".join(b"SUB s.%d %d\r\n" % (n, n) for n in range(1000)))
+    while node.next_deadline() == 0:
+        node.run(clients[0].now)
+    for client in clients:
+        node.close_session(client.session, "Client Closed", client.now)
+    counts = [sublist.count - before]
+    while node.next_deadline() == 0:
+        node.run(clients[0].now)
+        counts.append(sublist.count - before)
+    assert counts == [8000, 6000, 4000, 2000, 0]
