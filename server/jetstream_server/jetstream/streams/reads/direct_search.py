@@ -13,8 +13,9 @@ in the genuine server, which loads messages one by one as well.
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Generator, Iterable, Iterator
+from itertools import islice
 
 from jetstream_server.base.errors import StoreError
 from jetstream_server.base.limits import PENDING_BYTES_MAX
@@ -139,7 +140,7 @@ class DirectSearch:
                 buffer=window.buffer,
                 positions=window.positions,
                 sequences=window.sequences,
-                count=len(window),
+                count=bisect_right(window.sequences, last_seq),
                 head=head,
                 stream=stream,
                 pending=pending,
@@ -168,7 +169,8 @@ class DirectSearch:
                 filtered, sequence, min(left, _SLICE_MESSAGES), min(room, _SLICE_BYTES)
             )
             sequence, left = window.next_seq, left - len(window)
-            yield messages_in(window)
+            # What was purged may have given way to what has come since.
+            yield islice(messages_in(window), bisect_right(window.sequences, last_seq))
 
     def multi_last(self, replies: DirectReplies, reply: bytes, wanted: Selection) -> Steps:
         """Answer with the last message of each of many subjects, and the end marker."""

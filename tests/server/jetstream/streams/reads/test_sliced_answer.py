@@ -205,6 +205,21 @@ def test_what_is_published_meanwhile_is_not_part_of_it(asker: Asker, small: None
     assert heard[-1][1].startswith(b"NATS/1.0 204 EOB\r\nNats-Num-Pending: 0\r\n")
 
 
+@pytest.mark.parametrize("is_direct", [True, False])
+def test_what_comes_in_the_place_of_what_was_purged_is_not_part_of_it(
+    asker: Asker, small: None, is_direct: bool
+) -> None:
+    if not is_direct:
+        asker.bench.inbox.max_messages = 1_000_000
+    asker.ask(BATCH)
+    heard = asker.heard()
+    done = sequences(heard)
+    asker.stream.purge(b"", 0, 0, asker.bench.now)
+    asker.bench.publish_all(asker.stream, [(b"s.0", b"999", ())])
+    heard += [each for turn in asker.turns() for each in turn]
+    assert sequences(heard) == done
+
+
 @pytest.mark.parametrize("form", [BATCH, {"multi_last": ["s.>"]}], ids=str)
 def test_what_is_purged_meanwhile_is_left_out(
     asker: Asker, small: None, form: dict[str, Any]
