@@ -106,18 +106,16 @@ class Slices:
 
 @dataclass(slots=True)
 class Sliced:
-    """An answer that is given when its turns have come.
+    """An answer that is given when its turns have come. Whoever asked is not heard until then, so
+    that what it asks for next finds what this makes, and nobody has more than one under way.
 
     Attributes:
         slices: those of its account.
         work: as `Slices.add` says.
-        holds_client: who asked is not heard until it is answered, so that what it asks for next
-            finds what this makes, and nobody has more than one of these under way.
     """
 
     slices: Slices
     work: Work
-    holds_client: bool = False
 
     def go_on(self, finished: Callable[[Outcome], None]) -> None:
         """Work on it, then hand over the fields or the refusal."""

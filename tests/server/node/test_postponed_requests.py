@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 from jetstream_server.base.nuid import Nuid
 from jetstream_server.core import answers
+from jetstream_server.jetstream.api import consumers, messages, streams
 from jetstream_server.jetstream.api.dispatch import Api
 from jetstream_server.jetstream.catalog.catalog import Catalog
 from jetstream_server.jetstream.context import Context
+from jetstream_server.jetstream.streams.reads import subject_page
 from jetstream_server.store.vault import MemoryVault
 
 CONNECT = b'{"verbose":false,"pedantic":false,"headers":true,"no_responders":true}'
@@ -159,3 +161,52 @@ def test_a_client_that_leaves_takes_its_requests_along(
     client.node.run(client.now)
     assert not client.node.has_held
     assert not client.session.answers.postponed
+
+
+@pytest.mark.parametrize(
+    ("verb", "body"),
+    [
+        (b"STREAM.INFO.F", b'{"subjects_filter":">"}'),
+        (b"STREAM.MSG.GET.F", b'{"next_by_subj":"F.none"}'),
+        (b"CONSUMER.INFO.F.C", b""),
+    ],
+)
+def test_whoever_asks_once_is_not_behind_a_hundred_long_answers_to_another(
+    client: Any, make_client: Any, monkeypatch: pytest.MonkeyPatch, verb: bytes, body: bytes
+) -> None:
+    """Each takes several turns, and nobody has more than one of them under way."""
+    created = b'{"stream_name":"F","config":{"name":"C"}}'
+    client.say(request(b"$JS.API.CONSUMER.CREATE.F.C", created))
+    other = make_client(client.node)
+    other.connect(CONNECT)
+    other.say(b"SUB q 1\r\n")
+    monkeypatch.setattr(streams, "SUBJECTS_AT_ONCE", 1)
+    monkeypatch.setattr(subject_page, "SLICE_NAMES", 1)
+    monkeypatch.setattr(messages, "_search", in_three_slices(messages._search))
+    monkeypatch.setattr(consumers, "_info", in_three_slices(consumers._info))
+    asked = request(b"$JS.API." + verb, body)
+    client.session.feed(asked * 100)
+    other.session.feed(request(b"$JS.API." + verb, body, b"q"))
+    seen, turns = 0, 0
+    while not (mine := other.read()):
+        client.now = other.now = client.now + 1_000_000
+        seen += client.say(b"").count(b"MSG r.1")
+        turns += 1
+        assert turns < 1000
+    assert mine.count(b"MSG q") == 1
+    assert seen < 5
+    while seen < 100:
+        client.now += 1_000_000
+        seen += client.say(b"").count(b"MSG r.1")
+        turns += 1
+        assert turns < 3000
+    client.say(b"")
+    assert client.session.answers.postponed == [] and seen == 100
+
+
+def in_three_slices(answer: Any) -> Any:
+    def sliced(*given: Any) -> Any:
+        yield from [None] * 3
+        yield from answer(*given)
+
+    return sliced

@@ -197,7 +197,7 @@ def _create(
     """
     if is_long(request):
         work = partial(_read_and_create, catalog, request, chosen)
-        return Sliced(catalog.context.slices, work, holds_client=True)
+        return Sliced(catalog.context.slices, work)
     body = _read_create(catalog.context, request)
     return _at_once_or_later(catalog, _creation(catalog, request, body, chosen(body)))
 

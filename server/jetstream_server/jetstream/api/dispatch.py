@@ -139,7 +139,7 @@ class Api:
             self._send(route, request, outcome)
         elif outcome is not None:
             answers = None if request.sender is None else request.sender.answers
-            if isinstance(outcome, Sliced) and outcome.holds_client and answers is not None:
+            if isinstance(outcome, Sliced) and answers is not None:
                 under_way = UnderWay(answers)
                 outcome.go_on(lambda outcome: self._send_last(route, request, outcome, under_way))
             else:

@@ -41,8 +41,8 @@ def answered_in_steps(
         ApiError: it is refused.
     """
     if takes_turns or is_long(request):
-        return Sliced(context.slices, lambda: steps, holds_client=True)
+        return Sliced(context.slices, lambda: steps)
     for answer in islice(steps, STEPS_AT_ONCE_MAX):
         if answer is not None:
             return answer
-    return Sliced(context.slices, lambda: steps, holds_client=True)
+    return Sliced(context.slices, lambda: steps)
