@@ -3,7 +3,7 @@
 A bucket is a stream `KV_<bucket>`, an entry a message of `$KV.<bucket>.<key>`, and a revision its
 sequence (docs/reference/key-value.md#buckets). Keys are found by going back through the messages,
 so a page of them costs what is on it, however many keys there are. A message is its key's entry if
-none of that subject comes after it.
+it is the last one of that subject.
 """
 
 from __future__ import annotations
@@ -14,16 +14,10 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from jetstream_console.asking.answers import Answer, moment, number, part, text
-from jetstream_console.asking.api import Api, token
-from jetstream_console.asking.errors import RefusedError
+from jetstream_console.asking.api import Api, is_absent, token
+from jetstream_console.asking.errors import AskingError, RefusedError
 from jetstream_console.asking.holdings import Holdings, holdings
-from jetstream_console.asking.messages import (
-    PAGE_BYTES,
-    WIDTH_MAX,
-    Message,
-    MessageReader,
-    together,
-)
+from jetstream_console.asking.messages import PAGE_BYTES, Message, MessageReader, together
 from jetstream_console.asking.publishing import EXPECTED_LAST, is_overtaken, publish
 from jetstream_console.asking.written import WrittenPage, written_page
 from jetstream_spark.options.bucket_options import BUCKET_STREAM_PREFIX
@@ -175,14 +169,30 @@ class EntryReader:
                 known.add(each.key)
                 candidates.append(each)
         found: list[Entry] = []
-        for start in range(0, len(candidates), WIDTH_MAX):
-            some = candidates[start : start + WIDTH_MAX]
-            asked = [
-                self._messages.at_or_after(each.revision + 1, each.message.subject) for each in some
+        width = self._messages.width_max
+        for start in range(0, len(candidates), width):
+            some = candidates[start : start + width]
+            last = await together([self._last(each.message.subject) for each in some])
+            found += [
+                each
+                for each, newest in zip(some, last, strict=True)
+                if newest is None or newest.sequence <= each.revision
             ]
-            later = await together(asked)
-            found += [each for each, newer in zip(some, later, strict=True) if newer is None]
         return found
+
+    async def _last(self, subject: str) -> Message | None:
+        """Return the last message of a subject; None if it has just gone, or has a name that cannot
+        be asked for.
+
+        Whether there is a later one than a message could be asked for as well, and would be refused
+        for each key that is shown; servers count that as errors.
+        """
+        try:
+            return await self._messages.last_of(subject)
+        except AskingError as error:
+            if is_absent(error):
+                return None
+            raise
 
     def _subject(self, key: str) -> str:
         return self._bucket.prefix + checked_key(key)

@@ -88,6 +88,12 @@ class MessageReader:
         # Messages of the next page are assumed to be as large as the largest one so far.
         self._largest = 1
 
+    @property
+    def width_max(self) -> int:
+        """How many may be asked for at a time: who knows how large those are that nobody has seen
+        yet."""
+        return min(self._width_max, max(2, _UNDER_WAY_BYTES // max(1, self._api.payload_max)))
+
     async def bounds(self) -> tuple[int, int]:
         """Return the first sequence, and the one after the last."""
         state = part(await self._api.ask(self._info), "state")
@@ -137,9 +143,7 @@ class MessageReader:
         has_more = True
         while has_more and len(found) < count and size < bytes_max:
             fits = max(1, (bytes_max - size) // self._largest)
-            # Who knows how large those are that nobody has seen yet.
-            at_once = max(2, _UNDER_WAY_BYTES // max(1, self._api.payload_max))
-            width = min(width, self._width_max, at_once, fits, count - len(found))
+            width = min(width, self.width_max, fits, count - len(found))
             if until is not None:
                 width = min(width, until - position)
                 if width <= 0:

@@ -33,8 +33,9 @@ async def reader_of(world, name: str) -> EntryReader:
 
 
 class PlayedBucket:
-    payload_max = 1 << 20
     """An API with one bucket: what was written, with `None` for a deletion."""
+
+    payload_max = 1 << 20
 
     def __init__(self, written):
         self.written = list(enumerate(written, 1))
@@ -44,10 +45,11 @@ class PlayedBucket:
         self.asked += 1
         if what.startswith("STREAM.INFO"):
             return {"state": {"first_seq": 1, "last_seq": len(self.written)}}
-        wanted = body["next_by_subj"]
-        for sequence, (key, value) in self.written:
+        wanted = body.get("last_by_subj") or body["next_by_subj"]
+        in_order = reversed(self.written) if "last_by_subj" in body else self.written
+        for sequence, (key, value) in in_order:
             subject = f"$KV.B.{key}"
-            if sequence >= body["seq"] and wanted in (subject, "$KV.B.>"):
+            if sequence >= body.get("seq", 1) and wanted in (subject, "$KV.B.>"):
                 headers = {} if value else {"hdrs": "TkFUUy8xLjANCktWLU9wZXJhdGlvbjogREVMDQoNCg=="}
                 return {"message": {"seq": sequence, "subject": subject, **headers}}
         raise RefusedError("no message found", 404, 10037)
@@ -91,6 +93,22 @@ def test_a_page_costs_what_is_on_it(run):
         played = PlayedBucket([("a", True)] * 5000)
         page = await EntryReader(played, bucket(64)).keys(5001)
         assert played.asked < 2500 and keys(page) == ["a"] and page.has_more
+
+    run(work())
+
+
+def test_keys_are_shown_without_a_request_that_is_refused(run, connected, name):
+    """Servers count those, and whoever watches the count wants to know why."""
+
+    async def work():
+        async with connected() as world:
+            bucket = await world.js.create_key_value(bucket=name, history=5)
+            for number in range(20):
+                await bucket.put(f"k{number % 8}", b"%d" % number)
+            before = (await world.api.ask("INFO"))["api"]["errors"]
+            page = await (await reader_of(world, name)).keys(21, count=8)
+            assert keys(page) == [f"k{number % 8}" for number in range(19, 11, -1)]
+            assert (await world.api.ask("INFO"))["api"]["errors"] == before
 
     run(work())
 
