@@ -69,32 +69,47 @@ class DisjointPatterns:
         news: list[str] = []
         self._news.append(news)
         try:
-            follow()
-            has_paused = False
-            while not self.go_on():
-                has_paused = True
-                yield
-            news.clear()
-            own = self._patterns.get(owner, ())
-            if has_paused:
-                yield
-            if (yield from self._overlap(own, patterns)):
-                return True
-            wanted: PatternTree | None = None
             while True:
-                follow()
-                if not news:
-                    return False
-                other = news.pop()
-                if other == owner:
-                    return (yield from self.overlap(owner, patterns, follow))
-                if wanted is None:
-                    wanted = PatternTree()
-                    yield from wanted.add_all(patterns)
-                if (yield from wanted.overlaps_any(self._patterns.get(other, ()))):
-                    return True
+                found = yield from self._compare(owner, patterns, follow, news)
+                if found is not None:
+                    return found
         finally:
             self._news = [each for each in self._news if each is not news]
+
+    def _compare(
+        self,
+        owner: str,
+        patterns: Sequence[bytes],
+        follow: Callable[[], object],
+        news: list[str],
+    ) -> InSteps[bool | None]:
+        """Tell as `overlap` does; None if the owner itself has got others meanwhile."""
+        follow()
+        has_paused = False
+        while not self.go_on():
+            has_paused = True
+            yield
+        news.clear()
+        own = self._patterns.get(owner, ())
+        if has_paused:
+            yield
+        is_found = yield from self._overlap(own, patterns)
+        if is_found:
+            follow()
+            return None if owner in news else True
+        wanted: PatternTree | None = None
+        while True:
+            follow()
+            if not news:
+                return False
+            other = news.pop()
+            if other == owner:
+                return None
+            if wanted is None:
+                wanted = PatternTree()
+                yield from wanted.add_all(patterns)
+            if (yield from wanted.overlaps_any(self._patterns.get(other, ()))):
+                return True
 
     def _overlap(self, own: Sequence[bytes], patterns: Sequence[bytes]) -> InSteps[bool]:
         """Tell whether some of these patterns overlap those that are not an owner's own."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from jetstream_server.core import disjoint_patterns
+from jetstream_server.core import disjoint_patterns, pattern_tree
 from jetstream_server.core.disjoint_patterns import DisjointPatterns
 from jetstream_server.core.steps import InSteps, without_pauses
 from jetstream_server.core.subject import overlaps
@@ -130,3 +130,24 @@ def test_a_comparison_that_is_given_up_leaves_nothing():
     known = DisjointPatterns()
     paused(known.overlap("A", MANY)).close()
     assert known._news == []
+
+
+def test_what_the_owner_has_got_meanwhile_does_not_stand_in_its_way(monkeypatch):
+    """Two who change the same stream at once are not told that another one has its subjects."""
+    monkeypatch.setattr(pattern_tree, "AT_ONCE", 1)
+    known = DisjointPatterns()
+    known.follow("A", [b"a.b"])
+    known.follow("B", [b"b.b"])
+    for changes_after in range(8):
+        for theirs, expected in ([b"b.b"], False), ([b"a.e"], True):
+            known.follow("A", [b"a.b"])
+            known.follow("B", [b"b.b"])
+            assert known.go_on()
+            steps = known.overlap("A", [b"a.*"])
+            for _ in range(changes_after):
+                next(steps, None)
+            known.follow("A", [b"a.c", b"a.d"])
+            known.follow("B", theirs)
+            known.go_on()
+            if steps.gi_frame is not None:
+                assert without_pauses(steps) is expected
