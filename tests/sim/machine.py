@@ -89,7 +89,7 @@ class WatchedVault(FileVault):
             return first
 
         def watched(
-            subject: bytes, headers: bytes, payload: bytes, now: int, sequence: int | None = None
+            subject: bytes, headers: bytes, payload: bytes, now: int, sequence: int = 0
         ) -> int:
             previous = store.subject_last(subject)
             store.append_run = append_run

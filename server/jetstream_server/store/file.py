@@ -192,14 +192,9 @@ class FileStore:
         return first
 
     def append(
-        self,
-        subject: bytes,
-        headers: bytes,
-        payload: bytes,
-        timestamp: int,
-        sequence: int | None = None,
+        self, subject: bytes, headers: bytes, payload: bytes, timestamp: int, sequence: int = 0
     ) -> int:
-        """Store one message; `sequence` may leave a gap."""
+        """Store one message under the next sequence, or under `sequence`, which may leave a gap."""
         stored = self._log.append(subject, headers, payload, timestamp, sequence)
         if self._log.emptied:
             self._retire_emptied()

@@ -73,16 +73,10 @@ class MemoryStore:
         return first
 
     def append(
-        self,
-        subject: bytes,
-        headers: bytes,
-        payload: bytes,
-        timestamp: int,
-        sequence: int | None = None,
+        self, subject: bytes, headers: bytes, payload: bytes, timestamp: int, sequence: int = 0
     ) -> int:
         """Store one message."""
-        if sequence is None:
-            sequence = self._last_seq + 1
+        sequence = sequence or self._last_seq + 1
         assert sequence > self._last_seq, "sequences rise"
         self._messages[sequence] = message = StoredMessage(
             sequence, timestamp, subject, headers, payload

@@ -134,14 +134,10 @@ class MessageStore(Protocol):
         ...
 
     def append(
-        self,
-        subject: bytes,
-        headers: bytes,
-        payload: bytes,
-        timestamp: int,
-        sequence: int | None = None,
+        self, subject: bytes, headers: bytes, payload: bytes, timestamp: int, sequence: int = 0
     ) -> int:
-        """Store one message; a `sequence` above last_seq + 1 leaves a gap (mirrors, restores)."""
+        """Store one message under the next sequence, or under `sequence`, which may leave a gap
+        (mirrors, restores)."""
         ...
 
     def skip(self, count: int, now: int) -> int:

@@ -151,16 +151,11 @@ class BlockLog:
         return first
 
     def append(
-        self,
-        subject: bytes,
-        headers: bytes,
-        payload: bytes,
-        timestamp: int,
-        sequence: int | None = None,
+        self, subject: bytes, headers: bytes, payload: bytes, timestamp: int, sequence: int = 0
     ) -> int:
-        """Store one message; `sequence` may leave a gap."""
+        """Store one message under the next sequence, or under `sequence`, which may leave a gap."""
         self._check_writable()
-        if sequence is not None and sequence != self._list.last_seq + 1:
+        if sequence and sequence != self._list.last_seq + 1:
             assert sequence > self._list.last_seq, "sequences rise"
             self._list.use_up(sequence - 1)
         return self.append_run(PubRun.single(subject, b"", headers, payload), 0, 1, timestamp)
