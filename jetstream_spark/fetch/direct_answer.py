@@ -40,10 +40,11 @@ class DirectMessage(NamedTuple):
 def stored_in(message: Message) -> DirectMessage | None:
     """The message that a part of an answer is; None if it is a status."""
     before, mark, said = message.headers.rpartition(_SECOND)
-    if not mark:
-        return None
     subject, *lines = said.split(b"\r\n")
     fields = {name: value for name, _, value in (line.partition(b": ") for line in lines)}
+    # That nobody answers is said with the subject that was asked.
+    if not mark or b"Nats-Sequence" not in fields:
+        return None
     last = fields.get(b"Nats-Last-Sequence")
     return DirectMessage(
         int(fields[b"Nats-Sequence"]),

@@ -47,6 +47,7 @@ def test_a_server_that_answers_one_by_one_says_nothing_of_the_one_before(stored:
     [
         b"",
         b"NATS/1.0 404 No Messages\r\n\r\n",
+        b"NATS/1.0 503\r\nNats-Subject: $JS.API.DIRECT.GET.S\r\n\r\n",
         b"NATS/1.0 204 EOB\r\nNats-Num-Pending: 0\r\nNats-Last-Sequence: 5\r\n\r\n",
     ],
 )

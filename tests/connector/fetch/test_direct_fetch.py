@@ -137,7 +137,8 @@ def test_a_server_without_batches_is_named(queue, monkeypatch):
 @pytest.mark.parametrize("subjects", ["", "1"])
 def test_a_replica_that_is_behind_or_away_is_asked_again(queue, monkeypatch, code, subjects):
     """It answers that nothing follows, and the leader knows better."""
-    said = [b"NATS/1.0 %d not here\r\n\r\n" % code]
+    subject = b"Nats-Subject: $JS.API.DIRECT.GET.S\r\n" if code == 503 else b""
+    said = [b"NATS/1.0 %d not here\r\n%b\r\n" % (code, subject)]
 
     def first_another(message: Message) -> DirectMessage | None:
         if said:
