@@ -417,7 +417,7 @@ class StreamFolder(Protocol):
         ...
 
     @property
-    def is_settled(self) -> bool:
+    def is_in_place(self) -> bool:
         """Tell whether everything queued for the folder is in its final place."""
         ...
 

@@ -100,7 +100,7 @@ class MemoryFolder:
         """Do nothing: nothing is left of it after a crash anyway."""
 
     @property
-    def is_settled(self) -> bool:
+    def is_in_place(self) -> bool:
         """Return True: nothing waits for a disk."""
         return True
 
@@ -266,7 +266,7 @@ class FileFolder:
         self._commit.remove(self, self._path / FILLING_NAME, waits=True)
 
     @property
-    def is_settled(self) -> bool:
+    def is_in_place(self) -> bool:
         """Tell whether the disk has everything that was queued for the folder."""
         return not self._commit.holds(self._path)
 

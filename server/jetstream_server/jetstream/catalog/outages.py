@@ -248,7 +248,7 @@ class Comeback:
         catalog, context, offline = self._catalog, self._context, self._offline
         if catalog.offline.get(offline.name) is not offline:
             return  # removed, or somebody was quicker
-        if not offline.folder.is_settled:
+        if not offline.folder.is_in_place:
             context.deadlines.schedule(self, now + _SETTLING_NS)
             return
         stream = catalog.reopen(offline, now)
