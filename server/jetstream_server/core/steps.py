@@ -12,6 +12,25 @@ T = TypeVar("T")
 InSteps = Generator[None, None, T]
 
 
+class Stint:
+    """Tells when a step has done enough.
+
+    Args:
+        most: that one step does.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = self._left = most
+
+    def spend(self, done: int = 1) -> bool:
+        """Note what was done; return whether the step ends with it."""
+        self._left -= done
+        if self._left > 0:
+            return False
+        self._left = self._most
+        return True
+
+
 def without_pauses(steps: InSteps[T]) -> T:
     """Do all the steps, and return what came of them."""
     while True:

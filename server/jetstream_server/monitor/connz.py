@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from jetstream_server.config.options import GLOBAL_ACCOUNT
+from jetstream_server.core.steps import InSteps, Stint, without_pauses
 from jetstream_server.core.subject import matches, overlaps
 from jetstream_server.core.subscription import Subscription
 from jetstream_server.jetstream.wire.go_duration import format_duration
@@ -19,6 +20,8 @@ from jetstream_server.node.node import Node
 from jetstream_server.node.session import Session
 
 CONNECTIONS_PAGE = 1024
+LOOKED_AT_ONCE = 2000  # connections to choose from, and subscriptions
+CONNECTION_WEIGHT = 20  # of one that is shown, in subscriptions
 _STATES = ("open", "closed", "all")
 _ONLY_CLOSED = ("stop", "reason")
 
@@ -109,15 +112,26 @@ def _state(query: Query) -> str:
 
 def connz(node: Node, now: int, options: ConnzOptions | None = None) -> dict[str, Any]:
     """Return a page of connections."""
-    options = options or ConnzOptions()
+    return without_pauses(connz_in_steps(node, now, options or ConnzOptions()))
+
+
+def connz_in_steps(node: Node, now: int, options: ConnzOptions) -> InSteps[dict[str, Any]]:
+    """Return the same in steps; some of those that come or go meanwhile are in it."""
     known: list[ListedConnection] = []
     if options.state != "open":
         known.extend(node.closed)
     if options.state != "closed":
         known.extend(node.sessions.values())
-    wanted = sorted(
-        [each for each in known if _is_wanted(each, options)], key=_ORDERS[options.sort]
-    )
+    chosen: list[ListedConnection] = []
+    pattern, stint = options.filter_subject.encode(), Stint(LOOKED_AT_ONCE)
+    for each in known:
+        if _is_wanted(each, options) and (
+            not pattern or (yield from _reaches(each, pattern, stint))
+        ):
+            chosen.append(each)
+        if stint.spend():
+            yield
+    wanted = sorted(chosen, key=_ORDERS[options.sort])
     offset = max(options.offset, 0)
     limit = options.limit if options.limit > 0 else CONNECTIONS_PAGE
     total = len(wanted)
@@ -126,6 +140,18 @@ def connz(node: Node, now: int, options: ConnzOptions | None = None) -> dict[str
         limit = 1
     page = wanted[offset : offset + limit]
     is_known = options.account in ("", *node.accounts)
+    shown: list[dict[str, Any]] = []
+    for each in page if is_known else ():
+        view = _connection(each, now, options)
+        if options.details or options.subscriptions:
+            listed = yield from _listed(each, stint, is_detailed=options.details)
+            if listed:
+                view["subscriptions_list_detail" if options.details else "subscriptions_list"] = (
+                    listed
+                )
+        shown.append(view | _credentials(each) if options.auth else view)
+        if stint.spend(CONNECTION_WEIGHT):
+            yield
     return {
         "server_id": node.server_id,
         "now": format_time(now),
@@ -135,23 +161,42 @@ def connz(node: Node, now: int, options: ConnzOptions | None = None) -> dict[str
         "limit": limit,
         # How the genuine server distinguishes an account that does not exist from one without
         # clients.
-        "connections": [_connection(each, now, options) for each in page] if is_known else None,
+        "connections": shown if is_known else None,
     }
 
 
 def _is_wanted(session: ListedConnection, options: ConnzOptions) -> bool:
-    pattern = options.filter_subject.encode()
-    return (
-        options.account in ("", session.account.name)
-        and options.user in ("", _user_name(session))
-        and (
-            not pattern
-            or any(
-                overlaps(each.subject, pattern) or matches(each.subject, pattern)
-                for each in session.subscriptions.values()
-            )
-        )
+    return options.account in ("", session.account.name) and options.user in (
+        "",
+        _user_name(session),
     )
+
+
+def _reaches(session: ListedConnection, pattern: bytes, stint: Stint) -> InSteps[bool]:
+    """Return whether a connection has a subscription that has to do with a pattern."""
+    for each in _subscriptions(session):
+        if overlaps(each.subject, pattern) or matches(each.subject, pattern):
+            return True
+        if stint.spend():
+            yield
+    return False
+
+
+def _listed(session: ListedConnection, stint: Stint, *, is_detailed: bool) -> InSteps[list[Any]]:
+    """Return the subscriptions of a connection."""
+    listed: list[Any] = []
+    for each in _subscriptions(session):
+        if is_detailed:
+            listed.append(subscription_detail(each, session.cid))
+        else:
+            listed.append(each.subject.decode(errors="replace"))
+        if stint.spend():
+            yield
+    return listed
+
+
+def _subscriptions(session: ListedConnection) -> list[Subscription | ClosedSubscription]:
+    return [*session.subscriptions.values()]
 
 
 def _user_name(session: ListedConnection) -> str:
@@ -198,15 +243,7 @@ def _connection(session: ListedConnection, now: int, options: ConnzOptions) -> d
             view["authorized_user"] = name
         if session.account.name != GLOBAL_ACCOUNT:
             view["account"] = session.account.name
-    if options.details and session.subscriptions:
-        view["subscriptions_list_detail"] = [
-            subscription_detail(each, session.cid) for each in session.subscriptions.values()
-        ]
-    elif options.subscriptions and session.subscriptions:
-        view["subscriptions_list"] = [
-            each.subject.decode(errors="replace") for each in session.subscriptions.values()
-        ]
-    return view | _credentials(session) if options.auth else view
+    return view
 
 
 def _credentials(session: ListedConnection) -> dict[str, Any]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any, Self
 
+from jetstream_server.core.steps import InSteps, Stint, without_pauses
 from jetstream_server.jetstream.catalog.catalog import Catalog
 from jetstream_server.jetstream.consumers.consumer import Consumer
 from jetstream_server.jetstream.stream import Stream
@@ -21,6 +21,7 @@ from jetstream_server.node.accounts.account import Account
 from jetstream_server.node.node import Node
 
 ACCOUNTS_PAGE = 1024
+SHOWN_AT_ONCE = 50  # streams and consumers
 # How the genuine server shows that an account has reserved nothing: -1 as an unsigned number.
 _NOTHING_RESERVED = 2**64 - 1
 
@@ -71,7 +72,11 @@ class JszOptions:
 
 def jsz(node: Node, now: int, options: JszOptions | None = None) -> dict[str, Any]:
     """Return sums over all accounts, and details of those that were asked for."""
-    options = options or JszOptions()
+    return without_pauses(jsz_in_steps(node, now, options or JszOptions()))
+
+
+def jsz_in_steps(node: Node, now: int, options: JszOptions) -> InSteps[dict[str, Any]]:
+    """Return the same in steps; some of what comes or goes meanwhile is in it."""
     catalogs = {each[0].name: each for each in jetstream_accounts(node)}
     states = [
         stream.store.state()
@@ -108,19 +113,18 @@ def jsz(node: Node, now: int, options: JszOptions | None = None) -> dict[str, An
         wanted = [each for name, each in catalogs.items() if options.account in ("", name)]
         start = max(options.offset, 0)
         stop = start + (options.limit if options.limit > 0 else ACCOUNTS_PAGE)
-        details = [
-            account_detail(account, catalog, now, options)
-            for account, catalog in islice(wanted, start, stop)
-        ]
+        details: list[dict[str, Any]] = []
+        for account, catalog in wanted[start:stop]:
+            details.append((yield from account_detail_in_steps(account, catalog, now, options)))
         if details:
             view["account_details"] = details
     view["total"] = len(catalogs)
     return view
 
 
-def account_detail(
+def account_detail_in_steps(
     account: Account, catalog: Catalog, now: int, options: JszOptions
-) -> dict[str, Any]:
+) -> InSteps[dict[str, Any]]:
     """Return what one account holds."""
     usage = catalog.usage()
     view: dict[str, Any] = {
@@ -135,13 +139,19 @@ def account_detail(
         "api": {"level": 0, "total": catalog.api_total, "errors": catalog.api_errors},
     }
     if options.streams:
-        view["stream_detail"] = [
-            _stream_detail(catalog.streams[name], now, options) for name in sorted(catalog.streams)
-        ]
+        details = view["stream_detail"] = []
+        stint = Stint(SHOWN_AT_ONCE)
+        for name in sorted(catalog.streams):
+            if (stream := catalog.streams.get(name)) is not None:
+                details.append((yield from _stream_detail(stream, now, options, stint)))
+                if stint.spend():
+                    yield
     return view
 
 
-def _stream_detail(stream: Stream, now: int, options: JszOptions) -> dict[str, Any]:
+def _stream_detail(
+    stream: Stream, now: int, options: JszOptions, stint: Stint
+) -> InSteps[dict[str, Any]]:
     view: dict[str, Any] = {
         "name": stream.name,
         "created": format_time(stream.created),
@@ -152,14 +162,16 @@ def _stream_detail(stream: Stream, now: int, options: JszOptions) -> dict[str, A
     view["state"] = stream.state()
     if options.consumers:
         shown = {"consumer_detail": False, "direct_consumer_detail": True}
-        for name, internal in shown.items():
-            details = [
-                _consumer_detail(consumer, now, options)
-                for _, consumer in sorted(stream.consumers.items())
-                if isinstance(consumer, Consumer) and consumer.internal == internal
-            ]
+        for shown_as, internal in shown.items():
+            details: list[dict[str, Any]] = []
+            for name in sorted(stream.consumers):
+                consumer = stream.consumers.get(name)
+                if isinstance(consumer, Consumer) and consumer.internal == internal:
+                    details.append(_consumer_detail(consumer, now, options))
+                    if stint.spend():
+                        yield
             if details and (options.direct_consumers or not internal):
-                view[name] = details
+                view[shown_as] = details
     return view | stream.sourcing.info(now)
 
 

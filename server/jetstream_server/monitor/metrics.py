@@ -8,14 +8,18 @@ dashboards fit.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
+from jetstream_server.core.steps import InSteps, Stint, without_pauses
 from jetstream_server.jetstream.stream import Stream
 from jetstream_server.monitor.varz import jetstream_stats, resident_bytes, subscription_count
 from jetstream_server.node.node import Node
 
+READ_AT_ONCE = 50  # streams or consumers
+SAMPLES_AT_ONCE = 500
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _STREAM_LABELS = ("server_name", "account", "stream_name")
 _CONSUMER_LABELS = (*_STREAM_LABELS, "consumer_name")
@@ -40,18 +44,20 @@ _CONSUMER_METRICS = {
 
 
 class _Metrics:
-    """Reads a node when asked."""
+    """Reads a node."""
 
     def __init__(self, node: Node, now: int) -> None:
         self._node = node
         self._now = now
 
-    def collect(self) -> Iterator[Metric]:
-        yield from self._server()
+    def collect(self) -> InSteps[list[Metric]]:
+        metrics = list(self._server())
         if self._node.options.jetstream.is_enabled:
-            yield from self._jetstream()
-            yield from self._streams()
-            yield from self._consumers()
+            metrics += self._jetstream()
+            yield
+            metrics += yield from self._streams()
+            metrics += yield from self._consumers()
+        return metrics
 
     def _server(self) -> Iterable[Metric]:
         node = self._node
@@ -112,9 +118,12 @@ class _Metrics:
         ):
             yield self._gauge(f"jetstream_server_{name}", text, value)
 
-    def _streams(self) -> Iterable[Metric]:
+    def _streams(self) -> InSteps[Iterable[Metric]]:
         metrics = _families("jetstream_stream", _STREAM_METRICS, _STREAM_LABELS)
+        stint = Stint(READ_AT_ONCE)
         for labels, stream in self._all_streams():
+            if stint.spend():
+                yield
             state = stream.store.state()
             for name, value in (
                 ("total_messages", state.messages),
@@ -127,12 +136,15 @@ class _Metrics:
                 metrics[name].add_metric(labels, value)
         return metrics.values()
 
-    def _consumers(self) -> Iterable[Metric]:
+    def _consumers(self) -> InSteps[Iterable[Metric]]:
         metrics = _families("jetstream_consumer", _CONSUMER_METRICS, _CONSUMER_LABELS)
+        stint = Stint(READ_AT_ONCE)
         for labels_of_stream, stream in self._all_streams():
-            for consumer in stream.consumers.values():
-                if consumer.internal:
+            for consumer in list(stream.consumers.values()):
+                if consumer.internal or stream.consumers.get(consumer.name) is not consumer:
                     continue
+                if stint.spend():
+                    yield
                 info = consumer.info(self._now)
                 labels = [*labels_of_stream, consumer.name]
                 for place in ("delivered", "ack_floor"):
@@ -143,10 +155,13 @@ class _Metrics:
         return metrics.values()
 
     def _all_streams(self) -> Iterator[tuple[list[str], Stream]]:
-        """Yield the streams of all accounts, each with its labels."""
-        for account in self._node.accounts.values():
-            for stream in account.catalog.streams.values() if account.catalog is not None else ():
-                yield [self._node.name, account.name, stream.name], stream
+        """Yield the streams of all accounts, each with its labels; those that are made or deleted
+        meanwhile are left out."""
+        for account in list(self._node.accounts.values()):
+            catalog = account.catalog
+            for stream in list(catalog.streams.values()) if catalog is not None else ():
+                if catalog is not None and catalog.streams.get(stream.name) is stream:
+                    yield [self._node.name, account.name, stream.name], stream
 
 
 def _families(
@@ -158,8 +173,31 @@ def _families(
     }
 
 
+@dataclass(frozen=True, slots=True)
+class _Only:
+    """Collects one metric."""
+
+    metric: Metric
+
+    def collect(self) -> Iterable[Metric]:
+        return [self.metric]
+
+
 def metrics_text(node: Node, now: int) -> bytes:
     """Return everything in Prometheus' text format."""
-    registry = CollectorRegistry()
-    registry.register(_Metrics(node, now))
-    return generate_latest(registry)
+    return without_pauses(metrics_in_steps(node, now))
+
+
+def metrics_in_steps(node: Node, now: int) -> InSteps[bytes]:
+    """Return the same in steps; clients may be heard between them."""
+    texts: list[bytes] = []
+    for metric in (yield from _Metrics(node, now).collect()):
+        samples = metric.samples
+        for at in range(0, len(samples) or 1, SAMPLES_AT_ONCE):
+            metric.samples = samples[at : at + SAMPLES_AT_ONCE]
+            text = generate_latest(_Only(metric))
+            # What the metric means stands before its first sample.
+            texts.append(text.split(b"\n", 2)[2] if at else text)
+            if len(samples) > SAMPLES_AT_ONCE:
+                yield
+    return b"".join(texts)

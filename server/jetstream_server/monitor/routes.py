@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 from jetstream_server.core.steps import InSteps, without_pauses
 from jetstream_server.monitor.accountz import accountz, accstatz
 from jetstream_server.monitor.clusterz import NO_RAFT, gatewayz, ipqueuesz, leafz, routez
-from jetstream_server.monitor.connz import ConnzOptions, connz
+from jetstream_server.monitor.connz import ConnzOptions, connz_in_steps
 from jetstream_server.monitor.expvarz import variables
 from jetstream_server.monitor.healthz import HealthzOptions, healthz
-from jetstream_server.monitor.jsz import JszOptions, jsz
+from jetstream_server.monitor.jsz import JszOptions, jsz_in_steps
 from jetstream_server.monitor.query import Query
 from jetstream_server.monitor.subsz import SubszOptions, subsz_in_steps
 from jetstream_server.monitor.varz import varz
@@ -35,14 +35,6 @@ class MonitoringAnswer(NamedTuple):
 
 def _varz(node: Node, now: int, query: Query) -> MonitoringAnswer:
     return MonitoringAnswer(varz(node, now))
-
-
-def _connz(node: Node, now: int, query: Query) -> MonitoringAnswer:
-    return MonitoringAnswer(connz(node, now, ConnzOptions.of(query)))
-
-
-def _jsz(node: Node, now: int, query: Query) -> MonitoringAnswer:
-    return MonitoringAnswer(jsz(node, now, JszOptions.of(query)))
 
 
 def _healthz(node: Node, now: int, query: Query) -> MonitoringAnswer:
@@ -84,8 +76,6 @@ def _variables(node: Node, now: int, query: Query) -> MonitoringAnswer:
 
 _VIEWS: dict[str, Callable[[Node, int, Query], MonitoringAnswer]] = {
     "/varz": _varz,
-    "/connz": _connz,
-    "/jsz": _jsz,
     "/healthz": _healthz,
     "/accountz": _accountz,
     "/accstatz": _accstatz,
@@ -96,8 +86,13 @@ _VIEWS: dict[str, Callable[[Node, int, Query], MonitoringAnswer]] = {
     "/raftz": _raftz,
     "/debug/vars": _variables,
 }
-_SUBSCRIPTIONS = ("/subsz", "/subscriptionsz")
-PATHS = (*_VIEWS, *_SUBSCRIPTIONS)
+_LONG_VIEWS: dict[str, Callable[[Node, int, Query], InSteps[dict[str, Any]]]] = {
+    "/connz": lambda node, now, query: connz_in_steps(node, now, ConnzOptions.of(query)),
+    "/jsz": lambda node, now, query: jsz_in_steps(node, now, JszOptions.of(query)),
+    "/subsz": lambda node, now, query: subsz_in_steps(node, now, SubszOptions.of(query)),
+}
+_LONG_VIEWS["/subscriptionsz"] = _LONG_VIEWS["/subsz"]
+PATHS = (*_VIEWS, *_LONG_VIEWS)
 # The genuine server does not count requests to pages that look into its machinery.
 _UNCOUNTED = ("/ipqueuesz", "/raftz", "/debug/vars")
 
@@ -127,6 +122,6 @@ def answer_in_steps(
         BadQueryError: a parameter cannot be read.
     """
     query = Query(parameters)
-    if path in _SUBSCRIPTIONS:
-        return MonitoringAnswer((yield from subsz_in_steps(node, now, SubszOptions.of(query))))
+    if path in _LONG_VIEWS:
+        return MonitoringAnswer((yield from _LONG_VIEWS[path](node, now, query)))
     return _VIEWS[path](node, now, query)

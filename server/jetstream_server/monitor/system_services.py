@@ -9,23 +9,26 @@ are meant; a server that is not meant stays silent (docs/reference/events.md#req
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any
 
 import orjson
 
 from jetstream_server.base.clock import SECOND
+from jetstream_server.core.steps import InSteps
 from jetstream_server.core.subscription import Sender, Stretch, Subscription
 from jetstream_server.jetstream.wire.go_json import PRECISE_BYTES_MAX, encode
 from jetstream_server.jetstream.wire.json_syntax import parse_values
 from jetstream_server.monitor.accountz import account_info, account_stat, accountz, accstatz
 from jetstream_server.monitor.clusterz import gatewayz, ipqueuesz, leafz, raftz, routez
-from jetstream_server.monitor.connz import ConnzOptions, connz
+from jetstream_server.monitor.connz import ConnzOptions, connz_in_steps
 from jetstream_server.monitor.expvarz import expvarz
 from jetstream_server.monitor.healthz import HealthzOptions, healthz
-from jetstream_server.monitor.jsz import JszOptions, account_detail, jsz
+from jetstream_server.monitor.jsz import JszOptions, account_detail_in_steps, jsz_in_steps
+from jetstream_server.monitor.long_view import encode_in_steps
 from jetstream_server.monitor.query import BadQueryError, Query, UnreadableError
-from jetstream_server.monitor.subsz import SubszOptions, subsz
+from jetstream_server.monitor.questions import Question, Questions
+from jetstream_server.monitor.subsz import SubszOptions, subsz_in_steps
 from jetstream_server.monitor.system_events import event
 from jetstream_server.monitor.varz import statsz, varz
 from jetstream_server.node.accounts.account import Account
@@ -40,6 +43,10 @@ _PURGE = b"$JS.API.ACCOUNT.PURGE."
 
 # Fields of the answer beside `server`; None for silence.
 _Fields = dict[str, Any] | None
+_Found = _Fields | InSteps[_Fields]
+
+_QUICK, _LONG = (b"INFO", b"IDZ"), (b"CONNZ", b"SUBSZ", b"JSZ")
+_UNITS, _UNITS_OF_QUICK, _UNITS_OF_LONG = 5, 1, 30  # of a turn, for the first step of an answer
 
 
 class SystemServices:
@@ -53,6 +60,7 @@ class SystemServices:
     def __init__(self, node: Node, account: Account) -> None:
         self._node = node
         self._account = account
+        self._questions = Questions(node, account)
         subjects = [b"USER.INFO", b"SERVER.PING.CONNZ"]
         subjects += [b"ACCOUNT.PING.CONNZ", b"ACCOUNT.PING.STATZ"]
         if account.name == node.options.system_account:
@@ -88,17 +96,26 @@ class SystemServices:
     def _take(self, run: PubRun, index: int, sender: Sender | None, now: int) -> None:
         subject, reply = run.subject(index), run.reply(index)
         if subject.startswith(_PURGE):
-            answer: dict[str, Any] | None = self._purge(subject, now)
-        elif not reply:
-            return
-        else:
-            answer = self._answer(subject, run.payload(index), sender, now)
-        if answer is not None and reply:
-            self._account.output.publish(reply, encode(answer))
+            answer = self._purge(subject, now)
+            if reply:
+                self._account.output.publish(reply, encode(answer))
+        elif reply:
+            verb, body = subject[subject.rindex(b".") + 1 :], bytes(run.payload(index))
+            units = _UNITS_OF_QUICK if verb in _QUICK else _UNITS
+            units = _UNITS_OF_LONG if verb in _LONG else units
+            steps = self._answer_in_steps(subject, body, sender, now)
+            self._questions.take(Question(reply, steps, len(body), units), sender)
+
+    def _answer_in_steps(
+        self, subject: bytes, body: bytes, sender: Sender | None, now: int
+    ) -> InSteps[bytes]:
+        """Return the answer as JSON, empty for silence."""
+        answer = yield from self._answer(subject, body, sender, now)
+        return b"" if answer is None else (yield from encode_in_steps(answer))
 
     def _answer(
         self, subject: bytes, body: bytes, sender: Sender | None, now: int
-    ) -> dict[str, Any] | None:
+    ) -> InSteps[dict[str, Any] | None]:
         kind, target, *rest = subject[len(_REQUEST) :].decode(errors="replace").split(".")
         verb = rest[0] if rest else "STATSZ"
         node = self._node
@@ -112,12 +129,13 @@ class SystemServices:
                 return None
             own = target == "PING" and self._account.name != node.options.system_account
             if kind == "SERVER" and not own:
-                fields = _SERVER_VERBS[verb.encode()](node, now, Query(options))
+                found = _SERVER_VERBS[verb.encode()](node, now, Query(options))
             else:
                 name = self._account.name if own else "" if target == "PING" else target
-                fields = _ACCOUNT_VERBS[verb.encode()](node, now, name, options)
-                if fields is not None and verb == "CONNS":
-                    return event("account_connections", node, now, fields)
+                found = _ACCOUNT_VERBS[verb.encode()](node, now, name, options)
+            fields = (yield from found) if isinstance(found, Generator) else found
+            if fields is not None and kind != "SERVER" and verb == "CONNS":
+                return event("account_connections", node, now, fields)
         except UnreadableError as error:
             fields = {"error": {"code": 400, "description": str(error)}}
         except BadQueryError as error:
@@ -223,12 +241,16 @@ def _profilez(node: Node, now: int, query: Query) -> _Fields:
     return {"data": {"profile": None, "error": error}}
 
 
-_SERVER_VERBS: dict[bytes, Callable[[Node, int, Query], _Fields]] = {
+def _data(steps: InSteps[dict[str, Any]]) -> InSteps[_Fields]:
+    return {"data": (yield from steps)}
+
+
+_SERVER_VERBS: dict[bytes, Callable[[Node, int, Query], _Found]] = {
     b"STATSZ": lambda node, now, query: {"statsz": statsz(node, now)},
     b"VARZ": lambda node, now, query: {"data": varz(node, now)},
-    b"CONNZ": lambda node, now, query: {"data": connz(node, now, ConnzOptions.of(query))},
-    b"SUBSZ": lambda node, now, query: {"data": subsz(node, now, SubszOptions.of(query))},
-    b"JSZ": lambda node, now, query: {"data": jsz(node, now, JszOptions.of(query))},
+    b"CONNZ": lambda node, now, query: _data(connz_in_steps(node, now, ConnzOptions.of(query))),
+    b"SUBSZ": lambda node, now, query: _data(subsz_in_steps(node, now, SubszOptions.of(query))),
+    b"JSZ": lambda node, now, query: _data(jsz_in_steps(node, now, JszOptions.of(query))),
     b"ACCOUNTZ": lambda node, now, query: {"data": accountz(node, now, query.text("account"))},
     b"HEALTHZ": _healthz,
     b"ROUTEZ": lambda node, now, query: {"data": routez(node, now)},
@@ -244,21 +266,21 @@ _SERVER_VERBS: dict[bytes, Callable[[Node, int, Query], _Fields]] = {
 # -- about an account ------------------------------------------------------------------------------
 
 
-def _account_connz(node: Node, now: int, name: str, options: dict[str, Any]) -> _Fields:
-    return {"data": connz(node, now, ConnzOptions.of(Query(options | {"acc": name})))}
+def _account_connz(node: Node, now: int, name: str, options: dict[str, Any]) -> _Found:
+    return _data(connz_in_steps(node, now, ConnzOptions.of(Query(options | {"acc": name}))))
 
 
-def _account_subsz(node: Node, now: int, name: str, options: dict[str, Any]) -> _Fields:
+def _account_subsz(node: Node, now: int, name: str, options: dict[str, Any]) -> _Found:
     listed = {"subscriptions": True, "acc": name}
-    return {"data": subsz(node, now, SubszOptions.of(Query(options | listed)))}
+    return _data(subsz_in_steps(node, now, SubszOptions.of(Query(options | listed))))
 
 
-def _account_jsz(node: Node, now: int, name: str, options: dict[str, Any]) -> _Fields:
+def _account_jsz(node: Node, now: int, name: str, options: dict[str, Any]) -> _Found:
     account = node.accounts.get(name)
     if account is None or account.catalog is None:
         return None
     chosen = JszOptions.of(Query(options))
-    return {"data": account_detail(account, account.catalog, now, chosen)}
+    return _data(account_detail_in_steps(account, account.catalog, now, chosen))
 
 
 def _account_info(node: Node, now: int, name: str, options: dict[str, Any]) -> _Fields:
@@ -285,7 +307,7 @@ def _account_conns(node: Node, now: int, name: str, options: dict[str, Any]) -> 
     return None if account is None else account_stat(node, account)
 
 
-_ACCOUNT_VERBS: dict[bytes, Callable[[Node, int, str, dict[str, Any]], _Fields]] = {
+_ACCOUNT_VERBS: dict[bytes, Callable[[Node, int, str, dict[str, Any]], _Found]] = {
     b"CONNZ": _account_connz,
     b"CONNS": _account_conns,
     b"SUBSZ": _account_subsz,

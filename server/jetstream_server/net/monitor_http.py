@@ -20,8 +20,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from jetstream_server.core.steps import InSteps
 from jetstream_server.jetstream.wire.go_json import encode
-from jetstream_server.monitor.long_view import encode_indented
-from jetstream_server.monitor.metrics import CONTENT_TYPE, metrics_text
+from jetstream_server.monitor.long_view import encode_in_steps
+from jetstream_server.monitor.metrics import CONTENT_TYPE, metrics_in_steps
 from jetstream_server.monitor.query import BadQueryError
 from jetstream_server.monitor.routes import PATHS, answer_in_steps, count
 from jetstream_server.net import listening
@@ -119,7 +119,7 @@ class MonitorHttp:
 
     async def _metrics(self, request: Request) -> Response:
         try:
-            text = metrics_text(self._pump.node, self._pump.clock.now())
+            text = await _stepwise(metrics_in_steps(self._pump.node, self._pump.clock.now()))
         except Exception as error:
             return self._failed(error)
         return Response(text, media_type=CONTENT_TYPE)
@@ -141,7 +141,7 @@ class MonitorHttp:
             if found.compact:
                 body = encode(found.view)
             else:
-                body = await _stepwise(encode_indented(found.view))
+                body = await _stepwise(encode_in_steps(found.view, indented=True))
         except BadQueryError as error:
             return PlainTextResponse(str(error), 400)
         except Exception as error:

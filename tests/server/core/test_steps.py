@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from jetstream_server.core.steps import InSteps, settled, without_pauses
+from jetstream_server.core.steps import InSteps, Stint, settled, without_pauses
 
 
 def counted(steps: int) -> InSteps[str]:
@@ -37,3 +37,9 @@ def test_a_result_waits_until_it_is_asked_for() -> None:
 def test_what_nobody_foresaw_does_not_wait() -> None:
     with pytest.raises(LookupError):
         without_pauses(settled(refused(), ValueError))
+
+
+def test_a_step_ends_when_enough_is_done() -> None:
+    stint = Stint(3)
+    assert [stint.spend() for _ in range(7)] == [False, False, True, False, False, True, False]
+    assert [stint.spend(each) for each in (5, 2, 1)] == [True, False, True]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from jetstream_server.monitor.connz import ConnzOptions, connz
+from jetstream_server.core.steps import without_pauses
+from jetstream_server.monitor import connz as pages
+from jetstream_server.monitor.connz import ConnzOptions, connz, connz_in_steps
 from jetstream_server.monitor.query import BadQueryError, Query
 
 
@@ -99,3 +101,27 @@ def test_connections_that_are_over(node, now, connect):
     assert view["stop"] > view["start"]
     assert view["subscriptions_list"] == ["_R", "a"]
     assert not third.session.closing
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ConnzOptions(details=True),
+        ConnzOptions(subscriptions=True),
+        ConnzOptions(filter_subject="no"),
+    ],
+)
+def test_no_step_looks_at_much(node, now, connect, monkeypatch, options):
+    """However the subscriptions are spread, and whoever goes meanwhile."""
+    clients = [connect("g", port) for port in range(10)]
+    for client in clients:
+        client.say(b"".join(b"SUB s.%d %d\r\n" % (n, n + 5) for n in range(30)))
+    whole = connz(node, now, options)
+    monkeypatch.setattr(pages, "LOOKED_AT_ONCE", 20)
+    assert without_pauses(connz_in_steps(node, now, options)) == whole
+    steps = connz_in_steps(node, now, options)
+    for _ in range(15):  # 300 subscriptions
+        next(steps)
+    clients[-1].say(b"".join(b"UNSUB %d\r\n" % (n + 5) for n in range(30)))
+    node.close_session(clients[0].session, "")
+    assert without_pauses(steps)["total"] == whole["total"]

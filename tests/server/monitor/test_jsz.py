@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from jetstream_server.config.options import AccountOptions
-from jetstream_server.monitor.jsz import JszOptions, jsz
+from jetstream_server.core.steps import without_pauses
+from jetstream_server.monitor import jsz as pages
+from jetstream_server.monitor.jsz import JszOptions, jsz, jsz_in_steps
 from jetstream_server.monitor.query import Query
 
 
@@ -81,3 +83,27 @@ def test_consumers_of_mirrors_do_not_count(filled, now, monkeypatch):
     (consumer,) = stream.consumers.values()
     monkeypatch.setattr(type(consumer), "internal", property(lambda consumer: True))
     assert jsz(filled, now)["consumers"] == 0
+
+
+def test_no_step_looks_at_much(filled, now, connect, monkeypatch):
+    """Streams and consumers that are deleted meanwhile are left out."""
+    client = connect("a")
+    for name in ("T", "U", "V"):
+        client.ask(f"$JS.API.STREAM.CREATE.{name}", f'{{"name":"{name}","storage":"memory"}}')
+    for name in ("a", "b", "c"):
+        body = f'{{"stream_name":"T","config":{{"durable_name":"{name}"}}}}'
+        client.ask(f"$JS.API.CONSUMER.CREATE.T.{name}", body)
+    options = JszOptions(accounts=True, streams=True, consumers=True)
+    whole = jsz(filled, now, options)
+    monkeypatch.setattr(pages, "SHOWN_AT_ONCE", 1)
+    assert len(list(jsz_in_steps(filled, now, options))) == 8  # 4 streams, 4 consumers
+    assert without_pauses(jsz_in_steps(filled, now, options)) == whole
+    steps = jsz_in_steps(filled, now, options)
+    for _ in range(3):  # as far as the first consumer of T
+        next(steps)
+    client.ask("$JS.API.CONSUMER.DELETE.T.b")
+    client.ask("$JS.API.STREAM.DELETE.V")
+    (account,) = [each for each in without_pauses(steps)["account_details"] if each["name"] == "A"]
+    shown = {each["name"]: each for each in account["stream_detail"]}
+    assert list(shown) == ["S", "T", "U"]
+    assert [each["name"] for each in shown["T"]["consumer_detail"]] == ["a", "c"]

@@ -2,21 +2,59 @@
 
 from __future__ import annotations
 
+from random import Random
+from typing import Any
+
 import pytest
 from jetstream_server.core.steps import without_pauses
 from jetstream_server.jetstream.wire.go_json import encode
 from jetstream_server.monitor import long_view
-from jetstream_server.monitor.long_view import encode_indented
+from jetstream_server.monitor.long_view import encode_in_steps
 
 
-@pytest.mark.parametrize("count", [0, 1, 7, 8, 20, 21])
+@pytest.mark.parametrize("indented", [False, True])
+@pytest.mark.parametrize("count", [0, 1, 6, 7, 20, 21])
 @pytest.mark.parametrize("entry", [{"a": "x > []\n}", "b": [1, {}]}, 5, "[", []])
-def test_it_is_what_one_step_would_make(monkeypatch, count, entry):
-    monkeypatch.setattr(long_view, "ENTRIES_AT_ONCE", 7)
-    view = {"first": [1, 2], "text": "<", "last": [entry] * count}
-    steps = list(encode_indented(view))
-    assert len(steps) == (-(-count // 7) if count > 7 else 0)
-    assert without_pauses(encode_indented(view)) == encode(view, indented=True)
-    other = {**view, "after": 1}
-    assert without_pauses(encode_indented(other)) == encode(other, indented=True)
-    assert without_pauses(encode_indented({})) == b"{}"
+def test_it_is_what_one_step_would_make(monkeypatch, indented, count, entry):
+    monkeypatch.setattr(long_view, "VALUES_AT_ONCE", 7)
+    for view in (
+        {"first": [1, 2], "text": "<", "last": [entry] * count},
+        {"data": {"a<b": {"list": [entry] * count, "after": 1}, "then": []}},
+        [[entry] * count, {"x": [entry] * count}],
+        {},
+    ):
+        made = without_pauses(encode_in_steps(view, indented=indented))
+        assert made == encode(view, indented=indented)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_views_of_any_form(monkeypatch, seed):
+    random = Random(seed)
+    monkeypatch.setattr(long_view, "VALUES_AT_ONCE", random.choice((1, 3, 10)))
+
+    def some(depth: int) -> Any:
+        kind = random.randrange(4 if depth else 2)
+        if kind == 2:
+            return [some(depth - 1) for _ in range(random.randrange(9))]
+        if kind == 3:
+            return {f'k"\n{n}&': some(depth - 1) for n in range(random.randrange(9))}
+        return random.choice(("", "é\n<", 1, None, True, 2**64 - 1))
+
+    view = some(5)
+    for indented in (False, True):
+        made = without_pauses(encode_in_steps(view, indented=indented))
+        assert made == encode(view, indented=indented)
+
+
+def test_no_step_encodes_much(monkeypatch):
+    sizes: list[int] = []
+
+    def noted(value: Any, **how: Any) -> bytes:
+        sizes.append(len(str(value)))
+        return encode(value, **how)
+
+    monkeypatch.setattr(long_view, "encode", noted)
+    entry = {"subject": "x", "sid": "1"}
+    connections = [{"cid": n, "list": [entry] * 30_000} for n in range(3)]
+    steps = list(encode_in_steps({"server": {}, "data": {"connections": connections}}))
+    assert len(steps) > 9 and max(sizes) < 600_000

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from jetstream_server.monitor.metrics import metrics_text
+from jetstream_server.core.steps import without_pauses
+from jetstream_server.monitor import metrics
+from jetstream_server.monitor.metrics import metrics_in_steps, metrics_text
 from jetstream_server.store.memory import MemoryStore
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -54,3 +56,23 @@ def test_without_jetstream(plain_node, now):
     names = {key[0] for key in samples(plain_node, now)}
     assert "gnatsd_varz_connections" in names
     assert not [name for name in names if name.startswith("jetstream_")]
+
+
+def test_no_step_looks_at_much(filled, now, connect, monkeypatch):
+    """However many steps it takes the text is the same, but for what was deleted meanwhile."""
+    client = connect("a")
+    for name in ("T", "U", "V"):
+        client.ask(f"$JS.API.STREAM.CREATE.{name}", f'{{"name":"{name}","storage":"memory"}}')
+    monkeypatch.setattr(metrics, "resident_bytes", lambda: 1)
+    whole = metrics_text(filled, now)
+    monkeypatch.setattr(metrics, "READ_AT_ONCE", 1)
+    monkeypatch.setattr(metrics, "SAMPLES_AT_ONCE", 2)
+    assert without_pauses(metrics_in_steps(filled, now)) == whole
+    steps = metrics_in_steps(filled, now)
+    for _ in range(2):  # as far as the first stream
+        next(steps)
+    client.ask("$JS.API.STREAM.DELETE.T")
+    text = without_pauses(steps).decode()
+    assert 'stream_name="U"' in text and 'stream_name="V"' in text
+    assert 'stream_name="T"' not in text
+    assert text.count("# HELP jetstream_stream_total_messages ") == 1

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from jetstream_server.base.clock import earlier
 from jetstream_server.base.errors import StoreError
@@ -22,6 +22,7 @@ from jetstream_server.node.accounts.subject_mappings import SubjectMappings
 from jetstream_server.node.router import Router
 from jetstream_server.node.stats import Traffic
 from jetstream_server.node.trace_request import TraceTerms
+from jetstream_server.structures.deadline_heap import DeadlineHeap
 
 if TYPE_CHECKING:
     from jetstream_server.jetstream.catalog.catalog import Catalog
@@ -60,6 +61,7 @@ class Account:
         clients: ids of the sessions that are connected to it.
         traffic: of its clients that are gone; for those that moved here, less what they had before.
         replies: stands in for reply subjects of other accounts.
+        timers: of what is answered here in several turns.
         exporters: the accounts whose messages reach its clients, however many imports are in
             between.
     """
@@ -86,6 +88,7 @@ class Account:
         self.clients: set[int] = set()
         self.traffic = Traffic()
         self.replies = ServiceReplies(self, random)
+        self.timers: DeadlineHeap[Any] = DeadlineHeap()
         self.exporters: tuple[Account, ...] = ()
 
     def stir(self) -> None:
@@ -96,14 +99,15 @@ class Account:
         """Do what has become due, and let consumers that were woken deliver."""
         if self.catalog is not None:
             self.catalog.run(now)
-        try:
-            self.replies.run(now)
-        except Exception as error:
-            self.containment.contain(error, now)
+        for tick in (self.replies.run, *[each.tick for each in self.timers.pop_due(now)]):
+            try:
+                tick(now)
+            except Exception as error:
+                self.containment.contain(error, now)
 
     def next_deadline(self) -> int | None:
         """Return when `run` has something to do unless it is stirred before, 0 for at once."""
-        deadline = self.replies.next_deadline()
+        deadline = earlier(self.replies.next_deadline(), self.timers.next_deadline())
         if self.catalog is not None:
             deadline = earlier(deadline, self.catalog.next_deadline())
         return deadline
