@@ -18,7 +18,10 @@ from unittest.mock import patch
 import numpy as np
 import pyarrow as pa
 
+from jetstream_spark.client.flow import Message
 from jetstream_spark.client.operation import Operation
+from jetstream_spark.fetch import direct_fetch
+from jetstream_spark.fetch.direct_answer import DirectMessage, stored_in
 from jetstream_spark.fetch.direct_fetch import DirectWay
 from jetstream_spark.fetch.object_content import ObjectContents
 from jetstream_spark.sink import batch_publisher, fast_publisher
@@ -39,6 +42,8 @@ from tests.connector_sim.simulation import Simulation
 from tests.connector_sim.truth import BrokenPromiseError
 
 SEEDS_MAX = 250
+# The kind of those with headers of the server's names.
+NAMES = "names"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +51,7 @@ class Mutant:
     """One defect.
 
     Attributes:
-        kind: of the programs that must notice it, or how they publish.
+        kind: of the programs that must notice it, how they publish, or `NAMES`.
         where, name, what: the method or function, and what is done in its place.
         complaint: what it is noticed by.
         is_rare: it takes many seeds to be noticed.
@@ -132,6 +137,16 @@ def _all_puts(self: Any, columns: Any, keys: Any, first_row: int) -> pa.Array:
     return pa.array(["put"] * len(keys))
 
 
+def _believed(message: Message) -> DirectMessage | None:
+    """What a message says of itself, where it stands before what the server says."""
+    stored = stored_in(message)
+    theirs = message.header(b"Nats-Sequence") or b""
+    previous = message.header(b"Nats-Last-Sequence") or b""
+    if stored is None or not theirs.isdigit() or not previous.isdigit():
+        return stored
+    return stored._replace(sequence=int(theirs), previous=int(previous))
+
+
 MUTANTS = {
     "a batch is sent row by row": Mutant(
         "atomic", BatchPublisher, "_write", _row_by_row, "in part"
@@ -183,6 +198,9 @@ MUTANTS = {
     "a commit is believed to be of the stream as it is": Mutant(
         "anew", StreamSource, "_commit", _commit_whatever_stream, "are gone"
     ),
+    "what a message says of its sequence is believed": Mutant(
+        NAMES, direct_fetch, "stored_in", _believed, ""
+    ),
     "nobody looks whether files were put back": Mutant("older", OlderCopies, "find", _nothing, ""),
     "frames of an earlier attempt are not waited for": Mutant(
         "late", Claim, "outlive", _nothing, "in the sink too often", is_rare=True
@@ -215,7 +233,9 @@ def first_that_notices(mutant: Mutant, seeds: range, most: int) -> tuple[int, st
     played = 0
     for seed in seeds:
         program = choose(seed)
-        is_of_kind = mutant.kind in (program.kind, program.sink.get("publishMode"))
+        kinds = {program.kind, program.sink.get("publishMode")}
+        kinds |= {NAMES} if program.has_servers_names else set()
+        is_of_kind = mutant.kind in kinds
         if is_of_kind and played < most:
             played += 1
             found = noticed(mutant, seed)

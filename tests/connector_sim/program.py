@@ -43,6 +43,8 @@ class Program:
         retunes: each driver has other options for the tasks than the one before.
         put_backs: how often the server is given an older copy of its files.
         has_rivals: others write into the sink stream, before Spark is back after that.
+        has_servers_names: messages have headers of the names under which the server says where a
+            message stands, and first lines like those of statuses.
     """
 
     seed: int
@@ -78,6 +80,7 @@ class Program:
     retunes: bool = False
     put_backs: int = 0
     has_rivals: bool = False
+    has_servers_names: bool = False
     habits: Habits = field(default_factory=Habits)
     source: dict[str, str] = field(default_factory=dict)
     sink: dict[str, str] = field(default_factory=dict)
@@ -136,6 +139,7 @@ def choose(
     has_retuning: bool = True,
     has_older: bool = True,
     has_rivals: bool = True,
+    has_names: bool = True,
 ) -> Program:
     """The program of a seed.
 
@@ -147,6 +151,7 @@ def choose(
         has_retuning: likewise of users who change options between two runs.
         has_older: likewise of servers that are given an older copy of their files.
         has_rivals: likewise of others who write into the sink stream after that.
+        has_names: likewise of messages with headers of the server's names.
     """
     random = Random(f"program {seed}")
     program = Program(seed)
@@ -176,6 +181,8 @@ def choose(
                         _choose_older(program, Random(f"older {seed}"))
                         if has_rivals and program.kind == "older":
                             program.has_rivals = Random(f"rivals {seed}").random() < 0.6
+    if has_kinds and has_names and not program.is_object_source:
+        program.has_servers_names = Random(f"names {seed}").random() < 0.25
     return program
 
 

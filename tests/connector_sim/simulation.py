@@ -233,7 +233,8 @@ class Simulation:
         yield from self._enter()
         life, is_kept, sent_at = truth.now(stream), self._is_kept(stream), self.world.now_s
         try:
-            ack = yield from control.request_message(f"{stream.lower()}.{token}", data)
+            headers = self._headers(data, life) if self.program.has_servers_names else b""
+            ack = yield from control.request_message(f"{stream.lower()}.{token}", data, headers)
         except RetryableError:
             return False
         finally:
@@ -247,6 +248,20 @@ class Simulation:
         else:
             life.others.add(int(ack["seq"]))
         return True
+
+    def _headers(self, data: bytes, life: Life) -> bytes:
+        """What a message says of itself in the server's words."""
+        chance, last = Random(data), max(life.sent_at, default=0)
+        sequence = chance.choice([1, last, last + 5, 10_000])
+        lines = [
+            chance.choice([b"NATS/1.0", b"NATS/1.1 404 x", b"NATS/1.1 503", b"12345678204 EOB"]),
+            b"Nats-Stream: X\r\nNats-Subject: x",
+            b"Nats-Sequence: %d" % sequence,
+            b"Nats-Time-Stamp: 2020-01-01T00:00:00Z\r\nNats-Num-Pending: 0",
+            b"Nats-Last-Sequence: %d" % chance.choice([0, last, last, 7]),
+        ]
+        kept = [lines[0], *(line for line in lines[1:] if chance.random() < 0.7)]
+        return b"\r\n".join([*kept, b"", b""]) if chance.random() < 0.6 else b""
 
     def _is_token_ours(self, token: str) -> bool:
         return not self.program.subjects or f"*.{token}" in self.program.subjects
