@@ -66,7 +66,7 @@ LAZY_REPLACE_NS = 100 * MILLISECOND
 RUBBISH_NS = 20 * MILLISECOND
 RUBBISH_FILES = 2  # of a block
 RETRY_NS = 250 * MILLISECOND
-PLACE_NS = 2 * SECOND  # without a note: whoever makes something may soon remove it
+PLACE_NS = 2 * SECOND  # since the last note: whoever makes something may soon remove it
 PLACE_PAUSE_NS = 20 * MILLISECOND
 PLACED_FILES = 8  # all together take two waits for the device
 CROWD_OPERATIONS = 32  # each a file or a folder that is waited for, or a stretch of a block
@@ -464,17 +464,17 @@ class GroupCommit:
         self._flying_bytes, self._queued_bytes = self._queued_bytes, 0
         self.taken += 1
         self._in_flight = Flush(
-            self.disk,
-            operations,
-            syncs,
-            unsynced,
-            frozenset(unsynced),
-            self._files,
-            self._reserve,
-            fills,
-            self._journal,
-            places_max,
-            self._lost_names,
+            disk=self.disk,
+            operations=operations,
+            syncs=syncs,
+            unsynced=unsynced,
+            carried=frozenset(unsynced),
+            files=self._files,
+            reserve=self._reserve,
+            fills=fills,
+            journal=self._journal,
+            places_max=places_max,
+            names=self._lost_names,
         )
         return self._in_flight
 
