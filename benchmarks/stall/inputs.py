@@ -225,6 +225,21 @@ def _subscribe_and_leave(port: int) -> None:
     time.sleep(1)
 
 
+def _ask_for_all_subscriptions(port: int) -> None:
+    """Ask 20 times in one write for 50,000 subscriptions: any client may ask for its account's."""
+    body = b'{"subscriptions_detail":true}'
+    with Wire(port, TIMEOUT_S) as wire:
+        wire.subscribe_inbox()
+        wire.sock.sendall(b"".join(b"SUB sub.%d.* %d\r\n" % (n, n + 10) for n in range(50_000)))
+        wire.ping()
+        frames = [
+            b"PUB $SYS.REQ.SERVER.PING.CONNZ %b.%d %d\r\n%b\r\n" % (wire.inbox, n, len(body), body)
+            for n in range(20)
+        ]
+        wire.sock.sendall(b"".join(frames))
+        _count(wire, b"MSG " + wire.inbox, 20)
+
+
 def _subscribe_and_unsubscribe(port: int) -> None:
     with Wire(port, TIMEOUT_S) as wire:
         wire.sock.sendall(b"".join(b"SUB sub.%d.* %d\r\n" % (n, n + 10) for n in range(100_000)))
@@ -474,6 +489,7 @@ INPUTS = [
     Input("200,000 messages of a pedantic client", _publish_pedantically),
     Input("100,000 subscriptions and away", _subscribe_and_leave),
     Input("100,000 subscriptions taken back", _subscribe_and_unsubscribe),
+    Input("20 questions for 50,000 subscriptions", _ask_for_all_subscriptions),
     Input("20 messages to 40,000 subscriptions", _publish_to_many),
     Input("3 s of messages to 40,000 subscriptions", _flood_many),
     Input(

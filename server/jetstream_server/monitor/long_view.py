@@ -8,7 +8,7 @@ from typing import Any
 from jetstream_server.core.steps import InSteps
 from jetstream_server.jetstream.wire.go_json import encode
 
-VALUES_AT_ONCE = 20_000  # some milliseconds
+VALUES_AT_ONCE = 10_000  # some milliseconds
 _BRACKETS = {dict: (b"{", b"}"), list: (b"[", b"]")}
 
 
