@@ -121,12 +121,13 @@ class Mirror:
         """Tell whether these, up to the position, were stored here, as far as can be known.
 
         An origin that was deleted and made again has other messages under the same sequences. They
-        are younger than the message here or, if that is gone, than the last one.
+        are younger than the message here or, if that is gone, than the next one: what was stored of
+        the new origin since is younger than all that was passed over before.
         """
         store = self._contents.store
         newest = store.state().last_ts
         for sequence, timestamp in zip(sequences, timestamps, strict=True):
-            message = store.load(sequence)
+            message = store.load_next(None, sequence)
             if timestamp > (newest if message is None else message.timestamp):
                 return False
         return True

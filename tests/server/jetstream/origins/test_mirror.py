@@ -156,6 +156,29 @@ def test_what_is_passed_over_is_not_acknowledged(transfers: Any) -> None:
     assert {*range(1, 11)} <= {message[0] for message in contents(transfers, "O")}
 
 
+def test_what_was_passed_over_is_not_acknowledged_after_a_restart_either(
+    transfers: Any, make_transfers: Callable[[], Any]
+) -> None:
+    """It is older than what was stored of the new stream since, and not here."""
+    transfers.stream("O", count=9)
+    create(transfers, "M", mirror={"name": "O", "filter_subject": "o.2"})  # 3, 6 and 9
+    transfers.advance(SET_UP)
+    transfers.ask("STREAM.DELETE.O")
+    transfers.advance(SECOND)
+    transfers.stream("O", retention="workqueue")
+    for number in range(20):
+        transfers.publish(b"o.%d" % (2 if number in (0, 1, 15, 16) else 1), b"new")
+    for _ in range(15):
+        transfers.advance(SECOND)
+    assert [message[0] for message in contents(transfers, "M")] == [3, 6, 9, 16, 17]
+    transfers.catalog.stop(transfers.now)
+    transfers.commit.drain()
+    again = make_transfers()
+    for _ in range(15):
+        again.advance(SECOND)
+    assert {1, 2} <= {message[0] for message in contents(again, "O")}
+
+
 def test_what_a_mirror_no_longer_has_is_known_by_its_time(transfers: Any) -> None:
     transfers.stream("O", count=10)
     create(transfers, "M", mirror={"name": "O"}, max_msgs=1)
