@@ -18,7 +18,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from itertools import filterfalse
 
-from jetstream_server.core.subject import matches
+from jetstream_server.core.subject_matcher import SubjectMatcher
 from jetstream_server.jetstream.consumers.progress.selection import chosen_window, missing_below
 from jetstream_server.store.ports import MessageStore, Window
 
@@ -63,6 +63,7 @@ class Cursor:
         """Change the filter; what has been delivered stays delivered."""
         self.patterns = tuple(patterns)
         self._wanted = self._store.filter(self.patterns)
+        self._matcher: SubjectMatcher | None = None  # once somebody asks
         self._counted_seq = None
         self._scanned_seq = 0
 
@@ -73,8 +74,11 @@ class Cursor:
 
     def wants(self, subject: bytes) -> bool:
         """Tell whether the filter matches a literal subject."""
-        patterns = self.patterns
-        return not patterns or any(matches(pattern, subject) for pattern in patterns)
+        if not self.patterns:
+            return True
+        if self._matcher is None:
+            self._matcher = SubjectMatcher(self.patterns)
+        return self._matcher.matches(subject)
 
     def has_passed(self, sequence: int) -> bool:
         """Tell whether a sequence was delivered or skipped."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 
 import pytest
+from jetstream_server.core import subject_matcher
 from jetstream_server.jetstream.consumers.progress.cursor import WINDOWS_AT_ONCE, Cursor
 from jetstream_server.store.memory import MemoryStore
 from jetstream_server.store.ports import Window
@@ -46,6 +47,15 @@ def test_part_of_a_window_can_be_taken(store):
     cursor.take(window, 2)
     assert (cursor.next_seq, cursor.num_pending()) == (3, 8)
     assert take(cursor, 1) == [3]
+
+
+def test_thousands_of_filters_are_not_compared_with_each_subject(store, monkeypatch):
+    """An interest stream asks that of each message."""
+    monkeypatch.setattr(subject_matcher, "matches", lambda *given: pytest.fail("one by one"))
+    cursor = Cursor(store, [b"c.%d.*" % number for number in range(5000)], 1)
+    assert cursor.wants(b"c.4999.x") and not cursor.wants(b"c.5000.x")
+    cursor.refilter([b"c.%d.*" % number for number in range(5000, 9000)])
+    assert cursor.wants(b"c.5000.x") and not cursor.wants(b"c.4999.x")
 
 
 def test_new_messages_count_once_and_only_if_wanted(store):
