@@ -25,10 +25,11 @@ class Query:
     def __init__(self, spark, jetstream, stream, folder: Path, **options: object) -> None:
         self.spark, self.folder = spark, folder
         self.failing_batch: int | None = None
+        named = {} if "streamPattern" in options else {"stream": stream}
         self.source = (
             spark.readStream.format("jetstream")
             .option("servers", jetstream.url)
-            .option("stream", stream)
+            .options(**named)
             .option("startingOffsets", "earliest")
             .options(**{key: str(value) for key, value in options.items()})
         )
@@ -133,6 +134,35 @@ def test_new_messages_arrive_and_lag_is_shown(jetstream, stream, query):
         assert latest["lag"] == 0 and latest["streams"][stream]["next"] == 151
     finally:
         active.stop()
+
+
+def test_a_stream_that_matches_a_pattern_is_read_when_it_comes(jetstream, stream, query):
+    later = f"{stream}_2"
+    by_pattern = {"streamPattern": f"{stream}(_[0-9])?"}
+    running = query(**by_pattern)
+    active = running.start(processingTime="200 milliseconds")
+
+    def wait_for(count: int) -> None:
+        deadline = time.monotonic() + 60
+        while len(running.rows()) < count and time.monotonic() < deadline:
+            assert active.isActive, active.exception()
+            time.sleep(0.1)
+        assert len(running.rows()) == count
+
+    try:
+        jetstream.publish_numbers(stream, 0, 50)
+        wait_for(50)
+        jetstream.create_stream(later)
+        jetstream.publish_numbers(later, 0, 20)
+        wait_for(70)
+    finally:
+        active.stop()
+    jetstream.publish_numbers(later, 20, 30)
+    query(**by_pattern).run()
+    assert running.rows() == sorted([*range(1, 51), *range(1, 31)])
+    jetstream.delete_stream(later)
+    with pytest.raises(Exception, match="STREAM_DELETED"):
+        query(**by_pattern).run()
 
 
 def test_latest_begins_with_what_comes_after(jetstream, stream, query):
