@@ -88,7 +88,8 @@ def stopped(folder: Path, random: Random, terms: dict[str, object]) -> Work:
 def gone_with(file: Path) -> set[str]:
     """Return the stream, or the consumer, of which nothing is left without this file."""
     place = file.parent
-    if file.name != "meta.json" or {each.name for each in place.iterdir()} - {"key"}:
+    left = {each.name for each in place.rglob("*") if each.is_file()}
+    if file.name != "meta.json" or left - {"key"}:
         return set()
     is_stream = place.parent.name == "streams"
     return {place.name if is_stream else f"{place.parent.parent.name} {place.name}"}

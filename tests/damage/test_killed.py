@@ -21,6 +21,8 @@ FOUND = {
     103: "a flipped bit in the last flush looked like a torn tail: messages were gone",
     106: "the last block cut short: a sequence was given again",
     107: "the only block garbled: sequences began at 1 again",
+    1225: "the config of a stream without messages: it was gone without a word, and its consumer",
+    1156: "(the look's) of the same stream, without consumers, nothing is left to be told of",
 }
 
 

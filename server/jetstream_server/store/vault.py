@@ -38,6 +38,7 @@ from jetstream_server.store.file import BLOCK_BYTES, FileStore
 from jetstream_server.store.memory import MemoryStore
 
 CONFIG_NAME = "meta.json"
+CONSUMERS_NAME = "consumers"
 STATE_NAME = "state"
 MESSAGES_NAME = "msgs"
 FILLING_NAME = "filling"
@@ -236,7 +237,7 @@ class FileFolder:
 
     def consumer(self, name: str) -> tuple[FileStateFile, StateLog]:
         """Return the files of one consumer."""
-        folder = self._path / "consumers" / to_name(name)
+        folder = self._path / CONSUMERS_NAME / to_name(name)
         return (
             FileStateFile(folder / CONFIG_NAME, self._commit, self, takes_folder=True),
             StateLog(folder / STATE_NAME, self._commit, self),
@@ -250,7 +251,7 @@ class FileFolder:
         """
         if self._is_fresh or self._commit.is_removed(self._path):
             return []
-        path = self._path / "consumers"
+        path = self._path / CONSUMERS_NAME
         _clear_removed(path, self._commit, self)
         names = _existing(path, self._commit, _is_consumer)
         folders = [self._path, path, *(path / to_name(name) for name in names)]
@@ -382,9 +383,11 @@ def _is_stream(path: Path, commit: GroupCommit) -> bool:
         return True
     if FILLING_NAME in names or from_name(path.name).startswith("."):
         return False
-    return any(name.startswith(f"{HIGH_WATER_NAME}.") for name in names) or any(
-        name.endswith(BLOCK_SUFFIX) for name in commit.disk.names(path / MESSAGES_NAME)
-    )
+    if any(name.startswith(f"{HIGH_WATER_NAME}.") for name in names):
+        return True
+    if any(name.endswith(BLOCK_SUFFIX) for name in commit.disk.names(path / MESSAGES_NAME)):
+        return True
+    return bool(_existing(path / CONSUMERS_NAME, commit, _is_consumer))
 
 
 def _is_consumer(path: Path, commit: GroupCommit) -> bool:

@@ -133,6 +133,20 @@ def test_a_stream_and_a_consumer_that_lost_their_configs_are_found(vault, commit
     assert found.consumer("C")[0].load() is None
 
 
+def test_a_stream_without_messages_that_lost_its_config_is_known_by_its_consumers(
+    vault, commit, disk
+):
+    vault.folder("ORDERS", memory=False).config().save(b"{}")
+    vault.folder("ORDERS", memory=False).consumer("C")[0].save(b"{}")
+    vault.folder("ALONE", memory=False).config().save(b"{}")
+    commit.drain()
+    for path in (STREAM, STREAM.with_name("ALONE")):
+        disk.remove(path / "meta.json")
+    again = FileVault(ROOT, "$G", GroupCommit(disk), disk)
+    assert again.folders() == ["ORDERS"]
+    assert again.folder("ORDERS", memory=False).consumers() == ["C"]
+
+
 def test_what_a_restore_did_not_finish_is_a_leftover(vault, commit, disk):
     folder = vault.folder("ORDERS", memory=False)
     folder.begin_filling()
@@ -177,6 +191,8 @@ def test_no_crash_leaves_messages_without_a_config(disk, sim_disk_module):
             assert "meta.json" in disk.names(STREAM)
         if "state.1" in disk.names(STREAM / "consumers" / "C"):
             assert "meta.json" in disk.names(STREAM / "consumers" / "C")
+        if "meta.json" in disk.names(STREAM / "consumers" / "C"):
+            assert "meta.json" in disk.names(STREAM)
 
 
 @pytest.mark.parametrize("stored", [b"", b"crc32c", b"crc32c 00000000 2\n{}", b"{}"])
