@@ -58,6 +58,7 @@ class Keyring:
         self._disk = disk
         self._wrap = ChaCha20Poly1305(master)
         self._keys: dict[Path, bytes] = {}
+        self._durable: set[Path] = set()  # the folders in which the name of the key is durable
 
     def folder(self, path: Path) -> Path:
         """Return the folder of the stream that a file belongs to."""
@@ -66,6 +67,10 @@ class Keyring:
 
     def stream_key(self, folder: Path, *, makes: bool) -> bytes:
         """Return the key of a stream.
+
+        Args:
+            folder: of the stream.
+            makes: something is to be written with it, so it has to be there after a power cut.
 
         Raises:
             OSError: it is not there (and is not to be made), is damaged, or cannot be written.
@@ -76,12 +81,17 @@ class Keyring:
             if key is None:
                 raise OSError(errno.EIO, "the key of the stream is missing", str(folder / KEY_NAME))
             self._keys[folder] = key
+        if makes and folder not in self._durable:
+            # Also of one that is there: whoever made it may have ended, or found no room, before.
+            self._disk.sync_folder(folder)
+            self._durable.add(folder)
         return key
 
     def forget(self, path: Path) -> None:
         """Forget the keys of streams in a folder that is removed."""
         for folder in [folder for folder in self._keys if folder.is_relative_to(path)]:
             del self._keys[folder]
+            self._durable.discard(folder)
 
     def _load(self, folder: Path) -> bytes | None:
         stored = self._disk.read(folder / KEY_NAME)
@@ -97,7 +107,6 @@ class Keyring:
         key = os.urandom(KEY_BYTES)
         self._disk.make_folder(folder)
         self._disk.replace(folder / KEY_NAME, [_wrapped(self._wrap, key, self._name(folder))])
-        self._disk.sync_folder(folder)
         return key
 
     def _name(self, folder: Path) -> bytes:
@@ -124,6 +133,7 @@ def open_keyring(
         stored = disk.read(path)
         if stored is not None:
             master = _open(stored, path, disk, key, previous_key)
+            disk.sync_folder(root)  # whoever wrote it may have ended before that
         else:
             _refuse_plain(root, disk)
             master = os.urandom(KEY_BYTES)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 
@@ -76,6 +78,51 @@ def test_damaged_files_are_told_from_wrong_keys(disk):
     disk.put(ROOT / "encryption.json", b"{}")
     with pytest.raises(StoreError, match="damaged"):
         open_keyring(ROOT, disk, "secret")
+
+
+@contextmanager
+def unsynced(disk, folder, monkeypatch):
+    """Let a folder not be synced."""
+    sync_folder = disk.sync_folder
+
+    def full(path):
+        if path == folder:
+            raise OSError(errno.ENOSPC, "full")
+        sync_folder(path)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(disk, "sync_folder", full)
+        yield
+
+
+@pytest.mark.parametrize("is_another_process", [False, True])
+@pytest.mark.parametrize("seed", range(8))
+def test_a_key_is_durable_before_anything_is_written_with_it(
+    sim_disk_module, monkeypatch, seed, is_another_process
+):
+    """Also if its folder could not be synced when it was made, or nobody was there any more."""
+    disk = sim_disk_module.SimDisk(Random(seed))
+    disk.make_folder(ROOT)
+    keyring = open_keyring(ROOT, disk, "secret")
+    with unsynced(disk, STREAM, monkeypatch), pytest.raises(OSError, match="full"):
+        keyring.stream_key(STREAM, makes=True)
+    if is_another_process:
+        keyring = open_keyring(ROOT, disk, "secret")
+        keyring.stream_key(STREAM, makes=False)
+    key = keyring.stream_key(STREAM, makes=True)
+    disk.restart()
+    assert open_keyring(ROOT, disk, "secret").stream_key(STREAM, makes=False) == key
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_the_key_of_all_keys_is_durable_before_it_is_used(sim_disk_module, monkeypatch, seed):
+    disk = sim_disk_module.SimDisk(Random(seed))
+    disk.make_folder(ROOT)
+    with unsynced(disk, ROOT, monkeypatch), pytest.raises(StoreError, match="full"):
+        open_keyring(ROOT, disk, "secret")
+    open_keyring(ROOT, disk, "secret")
+    disk.restart()
+    assert disk.read(ROOT / "encryption.json")
 
 
 def test_a_missing_key_is_not_made_up(disk):
