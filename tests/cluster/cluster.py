@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import random
 import signal
 import socket
 import time
@@ -22,11 +23,18 @@ SIZE = 3
 READY_WITHIN_S = 60.0
 
 
+# Whoever takes any port gets one from 32768 on, the servers' own ports for clients among them.
+PORTS = range(15_000, 30_000)
+
+
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody has; between here and their use somebody may take one."""
-    with contextlib.ExitStack() as stack:
-        held = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
-        return [one.getsockname()[1] for one in held]
+    """Ports that nobody has, and that nobody is given by chance before they are used."""
+    found: list[int] = []
+    while len(found) < count:
+        port = random.SystemRandom().choice(PORTS)
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            found += [port] if port not in found else []
+    return found
 
 
 class Cluster:
