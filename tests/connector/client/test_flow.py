@@ -122,6 +122,18 @@ def test_messages_between_control_lines_in_any_cut(peer):
     flow.close()
 
 
+def test_whoever_scans_messages_is_told_of_what_stood_before_them(peer):
+    """So that it scans again: after a PING there may be a message that it has not seen."""
+    flow = connect(connection(peer.address), "test")
+    peer.say(b"PING\r\n+OK\r\nMSG a 9 1\r\nx\r\n")
+    while b"x\r\n" not in bytes(flow.buffer.data[flow.buffer.start : flow.buffer.stop]):
+        flow.receive_more(time.monotonic() + 30)
+    assert flow.take_control() is True
+    assert flow.take_control() is False
+    assert next_message(flow).payload == b"x"
+    flow.close()
+
+
 def told(peer: Peer, told_by: bytes) -> bytes:
     """An INFO that names a peer."""
     return b'INFO {"cluster":"C","connect_urls":["%b"]%b}\r\n' % (peer.address.encode(), told_by)
@@ -175,6 +187,7 @@ def test_a_host_that_cannot_be_one_is_named():
         (b"MSG a\r\n", ProtocolViolationError),
         (b"MSG a 9 99999999999\r\n", ProtocolViolationError),
         (b"HMSG a 9 9 5\r\nhello\r\n", ProtocolViolationError),
+        (b"HMSG a 9 -1 5\r\nhello\r\n", ProtocolViolationError),
         (b"MSG a 9 5\r\nhelloXX", ProtocolViolationError),
         (b"z" * 70_000, ProtocolViolationError),
     ],
