@@ -17,6 +17,7 @@ from jetstream_server.base import nkey
 from jetstream_server.config.claims.token import ClaimInteger, Claims, SignedClaims
 from jetstream_server.config.permissions import Permissions, ResponsePermissions, SubjectPermissions
 
+_NETWORK = re.compile(r"[^/]+/[0-9]{1,3}")
 _TIME = re.compile(r"([01]?\d|2[0-3]):[0-5]\d:[0-5]\d")
 
 
@@ -143,6 +144,8 @@ class UserGrants(PermissionClaims):
         """Return what makes no sense in it, empty if all does."""
         for network in self.src:
             try:
+                if _NETWORK.fullmatch(network) is None:  # an address, or one with a mask
+                    raise ValueError
                 ip_network(network, strict=False)
             except ValueError:
                 return f"invalid cidr {network!r} in user src limits"
