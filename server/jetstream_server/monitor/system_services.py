@@ -43,7 +43,7 @@ _PURGE = b"$JS.API.ACCOUNT.PURGE."
 
 # Fields of the answer beside `server`; None for silence.
 _Fields = dict[str, Any] | None
-_Found = _Fields | InSteps[_Fields]
+_Told = _Fields | InSteps[_Fields]
 
 _QUICK, _LONG = (b"INFO", b"IDZ"), (b"CONNZ", b"SUBSZ", b"JSZ")
 _UNITS, _UNITS_OF_QUICK, _UNITS_OF_LONG = 5, 1, 30  # of a turn, for the first step of an answer
@@ -245,7 +245,7 @@ def _data(steps: InSteps[dict[str, Any]]) -> InSteps[_Fields]:
     return {"data": (yield from steps)}
 
 
-_SERVER_VERBS: dict[bytes, Callable[[Node, int, Query], _Found]] = {
+_SERVER_VERBS: dict[bytes, Callable[[Node, int, Query], _Told]] = {
     b"STATSZ": lambda node, now, query: {"statsz": statsz(node, now)},
     b"VARZ": lambda node, now, query: {"data": varz(node, now)},
     b"CONNZ": lambda node, now, query: _data(connz_in_steps(node, now, ConnzOptions.of(query))),
@@ -266,16 +266,16 @@ _SERVER_VERBS: dict[bytes, Callable[[Node, int, Query], _Found]] = {
 # -- about an account ------------------------------------------------------------------------------
 
 
-def _account_connz(node: Node, now: int, name: str, options: dict[str, Any]) -> _Found:
+def _account_connz(node: Node, now: int, name: str, options: dict[str, Any]) -> _Told:
     return _data(connz_in_steps(node, now, ConnzOptions.of(Query(options | {"acc": name}))))
 
 
-def _account_subsz(node: Node, now: int, name: str, options: dict[str, Any]) -> _Found:
+def _account_subsz(node: Node, now: int, name: str, options: dict[str, Any]) -> _Told:
     listed = {"subscriptions": True, "acc": name}
     return _data(subsz_in_steps(node, now, SubszOptions.of(Query(options | listed))))
 
 
-def _account_jsz(node: Node, now: int, name: str, options: dict[str, Any]) -> _Found:
+def _account_jsz(node: Node, now: int, name: str, options: dict[str, Any]) -> _Told:
     account = node.accounts.get(name)
     if account is None or account.catalog is None:
         return None
@@ -307,7 +307,7 @@ def _account_conns(node: Node, now: int, name: str, options: dict[str, Any]) -> 
     return None if account is None else account_stat(node, account)
 
 
-_ACCOUNT_VERBS: dict[bytes, Callable[[Node, int, str, dict[str, Any]], _Found]] = {
+_ACCOUNT_VERBS: dict[bytes, Callable[[Node, int, str, dict[str, Any]], _Told]] = {
     b"CONNZ": _account_connz,
     b"CONNS": _account_conns,
     b"SUBSZ": _account_subsz,
