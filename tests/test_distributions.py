@@ -6,9 +6,10 @@ import ast
 import re
 import subprocess
 import sys
+import sysconfig
 import tarfile
 import tomllib
-from importlib.metadata import distribution, packages_distributions
+from importlib.metadata import Distribution, distributions, packages_distributions
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,12 @@ each_distribution = pytest.mark.parametrize("name", PROJECTS)
 
 def settings(name: str) -> dict:
     return tomllib.loads((PROJECTS[name] / "pyproject.toml").read_text())["project"]
+
+
+def installed(name: str) -> Distribution:
+    """A distribution as it is installed, not what an installation leaves beside the sources."""
+    places = [sysconfig.get_path(kind) for kind in ("purelib", "platlib")]
+    return next(iter(distributions(name=name, path=places)))
 
 
 def declared(name: str) -> set[str]:
@@ -128,7 +135,7 @@ print(len([name for name in sys.modules if name.startswith({tried.split()[0]!r})
 
 @each_distribution
 def test_what_is_installed_has_kernels_and_not_their_sources(name):
-    files = [Path(str(each)) for each in distribution(name).files or []]
+    files = [Path(str(each)) for each in installed(name).files or []]
     assert {file.suffix for file in files} & {".pyx", ".pxd", ".c"} == set()
     typed = {file.parent.name for file in files if file.name == "py.typed"}
     assert (
@@ -140,15 +147,13 @@ def test_what_is_installed_has_kernels_and_not_their_sources(name):
     )
     assert any(file.name == "LICENSE" for file in files)
     for compiled in (file for file in files if file.suffix == ".so"):
-        content = Path(str(distribution(name).locate_file(compiled))).read_bytes()
+        content = Path(str(installed(name).locate_file(compiled))).read_bytes()
         assert b".debug_info" not in content, f"{compiled} has debug symbols"
 
 
 def test_nothing_is_installed_by_both():
     ours = {
-        name: {
-            str(file) for file in distribution(name).files or [] if ".dist-info" not in str(file)
-        }
+        name: {str(file) for file in installed(name).files or [] if ".dist-info" not in str(file)}
         for name in PROJECTS
     }
     assert ours["jetstream-server"] & ours["jetstream-spark"] == set()
@@ -198,5 +203,5 @@ def test_the_version_is_said_once(name):
     assert "version" in settings(name)["dynamic"]
     [package, *_] = PACKAGES[name]
     [version] = re.findall(r'^__version__ = "(.+)"$', (package / "__init__.py").read_text(), re.M)
-    assert version == distribution(name).version
+    assert version == installed(name).version
     assert f"## {version}" in (ROOT / "CHANGELOG.md").read_text()
