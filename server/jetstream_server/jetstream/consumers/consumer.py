@@ -385,8 +385,32 @@ class Consumer:
 
     def settle(self, sequences: array[int], now: int) -> None:
         """Let the stream remove what this consumer is done with."""
-        if sequences and self.stream.config.retention != "limits":
-            self.stream.removal.settle(self, sequences)
+        retention = self.stream.config.retention
+        if not sequences or retention == "limits":
+            return
+        self.stream.removal.settle(self, sequences)
+        if retention == "workqueue" and len(self.stream.consumers) > 1:
+            self._tell_copiers(sequences, now)
+
+    def _tell_copiers(self, sequences: array[int], now: int) -> None:
+        """Of a work queue a mirror or source may have the same messages as another consumer: what
+        one of the two has settled is gone for the other."""
+        copies = self.config.sourcing
+        others = [
+            each
+            for each in self.stream.consumers.values()
+            if each is not self and isinstance(each, Consumer) and (copies or each.config.sourcing)
+        ]
+        if not others:
+            return
+        ranges: list[tuple[int, int]] = []
+        for sequence in sorted(sequences):
+            if ranges and ranges[-1][1] == sequence:
+                ranges[-1] = ranges[-1][0], sequence + 1
+            else:
+                ranges.append((sequence, sequence + 1))
+        for each in others:
+            each.removed(ranges, now)
 
     # -- description -----------------------------------------------------------------------
 

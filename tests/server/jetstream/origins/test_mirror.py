@@ -362,3 +362,24 @@ def test_answers_to_requests_for_copying_name_the_stream(transfers: Any) -> None
     assert len(headers) == len(b"NATS/1.0\r\nNats-Stream-Identity: 12345678\r\n\r\n")
     assert json.loads(payload)["name"].startswith("C-")
     assert isinstance(next(iter(transfers.sublist)), Subscription)
+
+
+def test_what_others_took_from_a_work_queue_is_not_left_for_a_mirror(transfers: Any) -> None:
+    """A consumer that a mirror left behind counts what is there."""
+    transfers.stream("W", retention="workqueue")
+    config = {"name": "X", "deliver_subject": "x", "direct": True, "sourcing": True}
+    config |= {"flow_control": True, "idle_heartbeat": SECOND}
+    transfers.ask("CONSUMER.CREATE.W.X", {"stream_name": "W", "config": config})
+    fill(transfers, "W", 5)
+    durable = {"durable_name": "C", "ack_policy": "explicit"}
+    transfers.ask("CONSUMER.CREATE.W.C", {"stream_name": "W", "config": durable})
+    assert transfers.ask("CONSUMER.INFO.W.X")["num_pending"] == 5
+    listener = transfers.listen(b"got")
+    transfers.publish(b"$JS.API.CONSUMER.MSG.NEXT.W.C", b'{"batch":5,"no_wait":true}', b"got")
+    transfers.turn()
+    assert len(listener.received) == 5
+    for message in listener.received:
+        transfers.publish(message[1], b"")
+    transfers.turn()
+    assert contents(transfers, "W") == []
+    assert transfers.ask("CONSUMER.INFO.W.X")["num_pending"] == 0
