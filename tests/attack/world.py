@@ -23,9 +23,10 @@ from jetstream_server.base.clock import SECOND
 from jetstream_server.base.errors import ConfigError
 from jetstream_server.config.load import load
 from jetstream_server.core.containment import Containment
+from jetstream_server.core.steps import without_pauses
 from jetstream_server.jetstream.wire.go_json import encode
 from jetstream_server.monitor.claims_services import ClaimsServices
-from jetstream_server.monitor.metrics import metrics_text
+from jetstream_server.monitor.metrics import metrics_in_steps
 from jetstream_server.monitor.query import BadQueryError
 from jetstream_server.monitor.routes import answer
 from jetstream_server.monitor.server_commands import ServerCommands
@@ -288,7 +289,7 @@ class World:
 
     def _look(self, act: Look) -> None:
         if act.path == "/metrics":
-            self._timed(metrics_text, self.node, self.now)
+            self._timed(without_pauses, metrics_in_steps(self.node, self.now))
             return
 
         def look() -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from jetstream_server.config.options import GLOBAL_ACCOUNT
-from jetstream_server.core.steps import InSteps, Stint, without_pauses
+from jetstream_server.core.steps import InSteps, Stint
 from jetstream_server.core.subject import matches, overlaps
 from jetstream_server.core.subscription import Subscription
 from jetstream_server.jetstream.wire.go_duration import format_duration
@@ -110,13 +110,8 @@ def _state(query: Query) -> str:
     return _STATES[number]
 
 
-def connz(node: Node, now: int, options: ConnzOptions | None = None) -> dict[str, Any]:
-    """Return a page of connections."""
-    return without_pauses(connz_in_steps(node, now, options or ConnzOptions()))
-
-
 def connz_in_steps(node: Node, now: int, options: ConnzOptions) -> InSteps[dict[str, Any]]:
-    """Return the same in steps; some of those that come or go meanwhile are in it."""
+    """Return a page of connections; some of those that come or go meanwhile are in it."""
     known: list[ListedConnection] = []
     if options.state != "open":
         known.extend(node.closed)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Self
 
-from jetstream_server.core.steps import InSteps, Stint, without_pauses
+from jetstream_server.core.steps import InSteps, Stint
 from jetstream_server.jetstream.catalog.catalog import Catalog
 from jetstream_server.jetstream.consumers.consumer import Consumer
 from jetstream_server.jetstream.stream import Stream
@@ -70,13 +70,9 @@ class JszOptions:
         )
 
 
-def jsz(node: Node, now: int, options: JszOptions | None = None) -> dict[str, Any]:
-    """Return sums over all accounts, and details of those that were asked for."""
-    return without_pauses(jsz_in_steps(node, now, options or JszOptions()))
-
-
 def jsz_in_steps(node: Node, now: int, options: JszOptions) -> InSteps[dict[str, Any]]:
-    """Return the same in steps; some of what comes or goes meanwhile is in it."""
+    """Return sums over all accounts, and details of those that were asked for; some of what comes
+    or goes meanwhile is in it."""
     catalogs = {each[0].name: each for each in jetstream_accounts(node)}
     states = [
         stream.store.state()

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from prometheus_client import generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from jetstream_server.core.steps import InSteps, Stint, without_pauses
+from jetstream_server.core.steps import InSteps, Stint
 from jetstream_server.jetstream.stream import Stream
 from jetstream_server.monitor.varz import jetstream_stats, resident_bytes, subscription_count
 from jetstream_server.node.node import Node
@@ -183,13 +183,8 @@ class _Only:
         return [self.metric]
 
 
-def metrics_text(node: Node, now: int) -> bytes:
-    """Return everything in Prometheus' text format."""
-    return without_pauses(metrics_in_steps(node, now))
-
-
 def metrics_in_steps(node: Node, now: int) -> InSteps[bytes]:
-    """Return the same in steps; clients may be heard between them."""
+    """Return everything in Prometheus' text format; clients may be heard between two steps."""
     texts: list[bytes] = []
     for metric in (yield from _Metrics(node, now).collect()):
         samples = metric.samples

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
-from jetstream_server.core.steps import InSteps, without_pauses
+from jetstream_server.core.steps import InSteps
 from jetstream_server.core.subject import is_valid_literal, matches
 from jetstream_server.core.sublist import Sublist
 from jetstream_server.jetstream.wire.go_time import format_time
@@ -69,13 +69,9 @@ def sublist_stats(sublists: Sequence[Sublist]) -> dict[str, Any]:
     }
 
 
-def subsz(node: Node, now: int, options: SubszOptions | None = None) -> dict[str, Any]:
-    """Return their number, and a page of them on demand."""
-    return without_pauses(subsz_in_steps(node, now, options or SubszOptions()))
-
-
 def subsz_in_steps(node: Node, now: int, options: SubszOptions) -> InSteps[dict[str, Any]]:
-    """Return the same in steps; some of those that come or go meanwhile are in it."""
+    """Return their number, and a page of them on demand; some of those that come or go meanwhile
+    are in it."""
     offset = max(options.offset, 0)
     limit = options.limit if options.limit > 0 else SUBSCRIPTIONS_PAGE
     accounts = [each for each in node.accounts.values() if options.account in ("", each.name)]

@@ -5,8 +5,12 @@ from __future__ import annotations
 import pytest
 from jetstream_server.core.steps import without_pauses
 from jetstream_server.monitor import connz as pages
-from jetstream_server.monitor.connz import ConnzOptions, connz, connz_in_steps
+from jetstream_server.monitor.connz import ConnzOptions, connz_in_steps
 from jetstream_server.monitor.query import BadQueryError, Query
+
+
+def connz(node, now, options=None):
+    return without_pauses(connz_in_steps(node, now, options or ConnzOptions()))
 
 
 def shown(node, now, **parameters):

@@ -7,8 +7,12 @@ from dataclasses import replace
 from jetstream_server.config.options import AccountOptions
 from jetstream_server.core.steps import without_pauses
 from jetstream_server.monitor import jsz as pages
-from jetstream_server.monitor.jsz import JszOptions, jsz, jsz_in_steps
+from jetstream_server.monitor.jsz import JszOptions, jsz_in_steps
 from jetstream_server.monitor.query import Query
+
+
+def jsz(node, now, options=None):
+    return without_pauses(jsz_in_steps(node, now, options or JszOptions()))
 
 
 def view_of(node, now, **parameters):

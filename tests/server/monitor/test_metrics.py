@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from jetstream_server.core.steps import without_pauses
 from jetstream_server.monitor import metrics
-from jetstream_server.monitor.metrics import metrics_in_steps, metrics_text
+from jetstream_server.monitor.metrics import metrics_in_steps
 from jetstream_server.store.memory import MemoryStore
 from prometheus_client.parser import text_string_to_metric_families
+
+
+def metrics_text(node, now):
+    return without_pauses(metrics_in_steps(node, now))
 
 
 def samples(node, now):

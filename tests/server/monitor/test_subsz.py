@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 import pytest
+from jetstream_server.core.steps import without_pauses
 from jetstream_server.core.subscription import Subscription
 from jetstream_server.monitor.query import BadQueryError, Query
 from jetstream_server.monitor.routes import answer, answer_in_steps
-from jetstream_server.monitor.subsz import LOOKED_AT_ONCE, SubszOptions, sublist_stats, subsz
+from jetstream_server.monitor.subsz import (
+    LOOKED_AT_ONCE,
+    SubszOptions,
+    sublist_stats,
+    subsz_in_steps,
+)
+
+
+def subsz(node, now, options=None):
+    return without_pauses(subsz_in_steps(node, now, options or SubszOptions()))
 
 
 def test_only_a_number_unless_asked(node, now):

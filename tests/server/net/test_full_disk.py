@@ -9,10 +9,11 @@ from random import Random
 
 import pytest
 from jetstream_server.base.clock import SECOND
+from jetstream_server.core.steps import without_pauses
 from jetstream_server.jetstream.api.dispatch import Api
 from jetstream_server.jetstream.catalog.catalog import Catalog
 from jetstream_server.jetstream.context import Context
-from jetstream_server.monitor.jsz import jsz
+from jetstream_server.monitor.jsz import JszOptions, jsz_in_steps
 from jetstream_server.store.disk.commit import FILL_NS, GroupCommit
 from jetstream_server.store.disk.reserve import Reserve
 from jetstream_server.store.vault import FileVault
@@ -23,6 +24,10 @@ ROOT = Path("/store")
 @pytest.fixture
 def disk(sim_disk_module):
     return sim_disk_module.SimDisk(Random(3))
+
+
+def jsz(node):
+    return without_pauses(jsz_in_steps(node, 1, JszOptions()))
 
 
 def open_catalog(node, commit, disk, logged):
@@ -124,7 +129,7 @@ def test_with_a_reserve_everything_but_publishing_goes_on(running, on_loop, disk
             assert refused["error"]["err_code"] == 10077
             text = served.node.disk_full
             assert text.startswith("the disk is full: No space left on device (/store/")
-            assert jsz(served.node, 1)["disk_full"] == text
+            assert jsz(served.node)["disk_full"] == text
 
             info = await client.request("$JS.API.STREAM.INFO.S")
             assert info["state"]["last_seq"] == 2
@@ -140,7 +145,7 @@ def test_with_a_reserve_everything_but_publishing_goes_on(running, on_loop, disk
             await asyncio.sleep(FILL_NS / SECOND + 0.3)
             assert (await client.request("s.a", b"fourth"))["seq"] == 3
             assert served.node.disk_full == ""
-            assert "disk_full" not in jsz(served.node, 1)
+            assert "disk_full" not in jsz(served.node)
 
     on_loop(main())
 
