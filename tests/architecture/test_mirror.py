@@ -69,6 +69,7 @@ WHOLE = {
     "test_herd",
     "test_import_diet",
     "test_odd_names",
+    "test_pictures",
     "test_postponed_requests",
     "test_running_queries",
     "test_two_tabs",
