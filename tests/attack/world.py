@@ -28,7 +28,7 @@ from jetstream_server.jetstream.wire.go_json import encode
 from jetstream_server.monitor.claims_services import ClaimsServices
 from jetstream_server.monitor.metrics import metrics_in_steps
 from jetstream_server.monitor.query import BadQueryError
-from jetstream_server.monitor.routes import answer
+from jetstream_server.monitor.routes import answer_in_steps
 from jetstream_server.monitor.server_commands import ServerCommands
 from jetstream_server.monitor.system_events import SystemEvents
 from jetstream_server.monitor.system_services import SystemServices
@@ -294,7 +294,8 @@ class World:
 
         def look() -> None:
             with contextlib.suppress(BadQueryError):
-                found = answer(act.path, self.node, self.now, dict(act.parameters))
+                parameters = dict(act.parameters)
+                found = without_pauses(answer_in_steps(act.path, self.node, self.now, parameters))
                 encode(found.view, indented=True)
 
         self._timed(look)

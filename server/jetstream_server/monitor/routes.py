@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from jetstream_server.core.steps import InSteps, without_pauses
+from jetstream_server.core.steps import InSteps
 from jetstream_server.monitor.accountz import accountz, accstatz
 from jetstream_server.monitor.clusterz import NO_RAFT, gatewayz, ipqueuesz, leafz, routez
 from jetstream_server.monitor.connz import ConnzOptions, connz_in_steps
@@ -104,19 +104,10 @@ def count(path: str, node: Node) -> None:
         node.stats.http_requests[name] = node.stats.http_requests.get(name, 0) + 1
 
 
-def answer(path: str, node: Node, now: int, parameters: Mapping[str, str]) -> MonitoringAnswer:
-    """Return what a path shows.
-
-    Raises:
-        BadQueryError: a parameter cannot be read.
-    """
-    return without_pauses(answer_in_steps(path, node, now, parameters))
-
-
 def answer_in_steps(
     path: str, node: Node, now: int, parameters: Mapping[str, str]
 ) -> InSteps[MonitoringAnswer]:
-    """Return the same in steps; clients may be heard between them.
+    """Return what a path shows; clients may be heard between two steps.
 
     Raises:
         BadQueryError: a parameter cannot be read.

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from jetstream_server.core.steps import without_pauses
 from jetstream_server.monitor.query import BadQueryError
-from jetstream_server.monitor.routes import PATHS, answer, count
+from jetstream_server.monitor.routes import PATHS, answer_in_steps, count
+
+
+def answer(path, node, now, parameters):
+    return without_pauses(answer_in_steps(path, node, now, parameters))
 
 
 def test_every_path_answers(filled, now):
