@@ -19,9 +19,11 @@ from jetstream_server.node.accounts.account import Account
 from jetstream_server.node.node import Node
 from jetstream_server.node.session import Session
 
+CLIENTS_MAX = 1000  # that wait at a time, as many as `Slices` takes
 WAITING_MAX = 1000  # questions of one client
 WAITING_BYTES_MAX = 1 << 20
 _ANSWER = "answer"
+_TOO_MANY = "too many requests are waiting for their answers"
 
 
 @dataclass(slots=True, eq=False)
@@ -75,9 +77,12 @@ class Questions:
                 except StopIteration as end:
                     self._send(question, end.value)
                     return
+            if len(self._queues) >= CLIENTS_MAX:
+                self._send(question, _refusal(_TOO_MANY))
+                return
             queue = self._queues[client] = _Asked()
         elif len(queue.questions) >= WAITING_MAX or queue.size + question.size > WAITING_BYTES_MAX:
-            self._send(question, _refusal("too many requests are waiting for their answers"))
+            self._send(question, _refusal(_TOO_MANY))
             return
         queue.questions.append(question)
         queue.size += question.size

@@ -133,6 +133,19 @@ def test_only_so_many_wait(slow_node, join, answers, now):
     assert not client.session.closing
 
 
+def test_only_so_many_clients_wait(slow_node, join, answers, now, monkeypatch):
+    monkeypatch.setattr(questions, "CLIENTS_MAX", 1)
+    first, second = join("g"), join("g", 5001)
+    for number in range(9):
+        ask(first, "$SYS.REQ.SERVER.PING.CONNZ", f"_R.a{number}", ALL)
+    turn(first, now)
+    for number in range(9):
+        ask(second, "$SYS.REQ.SERVER.PING.CONNZ", f"_R.b{number}", ALL)
+    found = answers(second, 18)
+    refused = {reply for reply, answer in found.items() if "error" in answer}
+    assert refused and all(reply.startswith("_R.b") for reply in refused)
+
+
 def test_nobody_works_for_a_client_that_is_gone(slow_node, join, now, monkeypatch):
     client, other = join("g"), join("g", 5001)
     for number in range(100):
