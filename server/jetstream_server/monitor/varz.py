@@ -82,7 +82,7 @@ def _configuration(node: Node) -> dict[str, Any]:
     view: dict[str, Any] = {}
     if requests := node.stats.http_requests:
         view["http_req_stats"] = dict(sorted(requests.items()))
-    view["config_load_time"] = format_time(node.started_at)
+    view["config_load_time"] = format_time(node.reloaded_at or node.started_at)
     view["config_digest"] = options.config_digest
     if options.server_tags:
         view["tags"] = list(options.server_tags)

@@ -129,6 +129,7 @@ class Node:
         self.protocol_trace: Trace | None = None  # of what is said (`-V`)
         self.stats = NodeStats()
         self.started_at = 0  # nanoseconds since the epoch; set by whoever runs the node
+        self.reloaded_at = 0  # likewise, 0 for never
         self.lame_duck: LameDuck | None = None  # while clients are sent away, before the end
         self.chronicle: Chronicle | None = None  # tells clients of events, if anybody does
         self.password_checker: PasswordChecker = AtOnce()

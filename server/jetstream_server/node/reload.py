@@ -82,6 +82,7 @@ def reload(node: Node, options: ServerOptions, authenticator: Gatekeeper, now: i
             account.updated_at = now
     node.authenticator = authenticator
     node.options = options
+    node.reloaded_at = now
     for session in list(node.sessions.values()):
         if session.user is not None and not session.closing:
             _review(session, session.user, authenticator.successor(session.user, now))

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 from jetstream_server.base.clock import SECOND
+from jetstream_server.jetstream.wire.go_time import format_time
 from jetstream_server.monitor.varz import cpu_percent, resident_bytes, statsz, uptime, varz
+from jetstream_server.node.reload import reload
 
 
 @pytest.mark.parametrize(
@@ -31,6 +33,15 @@ def test_varz_names_the_server_and_counts(node, now, connect):
     }
     assert view["jetstream"]["stats"]["accounts"] == 2
     assert view["subscriptions"] == sum(a.sublist.count for a in node.accounts.values())
+
+
+def test_the_time_of_the_configuration_is_that_of_the_last_reload(node, now, connect):
+    view = varz(node, now + 5 * SECOND)
+    assert view["config_load_time"] == view["start"]
+    reload(node, node.options, node.authenticator, now + 6 * SECOND)
+    after = varz(node, now + 7 * SECOND)
+    assert after["config_load_time"] == format_time(now + 6 * SECOND)
+    assert after["start"] == view["start"]
 
 
 def test_without_jetstream_there_is_nothing_to_tell_of_it(plain_node, now):
