@@ -144,6 +144,7 @@ class Stream:
         contents.forget_ids(now)
         if not self.store.offline:
             try:
+                self.removal.sweep_on(now)
                 contents.expire(now)
                 fire_schedules(contents, self.context.log, now)
             except StoreError as failure:

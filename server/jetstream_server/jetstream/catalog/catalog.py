@@ -513,7 +513,7 @@ class Catalog:
         self._unread |= {(name, consumer): reason for consumer, reason in unread.items()}
         # Messages that only an unreadable consumer still needs must not be swept away.
         if not unread:
-            stream.removal.sweep()
+            stream.removal.sweep(at_once=True)
 
     def run(self, now: int) -> None:
         """Do what has become due, then let each consumer that was woken deliver."""

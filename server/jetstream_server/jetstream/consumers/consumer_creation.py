@@ -312,7 +312,7 @@ def reset_consumer(consumer: Consumer, sequence: int, now: int) -> int:
     consumer.wake()
     # A work queue keeps what was passed over; beyond the end nothing counts as passed over.
     if consumer.stream.config.retention == "interest" and sequence <= store.last_seq + 1:
-        consumer.stream.removal.settle(consumer, range(store.first_seq, sequence))
+        consumer.stream.removal.sweep()
     return sequence
 
 

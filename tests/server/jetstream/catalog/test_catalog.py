@@ -372,7 +372,7 @@ def test_a_stream_that_fails_while_it_is_opened_is_closed_again(
     vault = MemoryVault()
     make_catalog(vault).create(config("S", retention="interest"), START)
 
-    def damaged(*_: object) -> None:
+    def damaged(*_: object, at_once: bool) -> None:
         raise StoreError("corrupt record")
 
     monkeypatch.setattr(Removal, "sweep", damaged)

@@ -22,7 +22,8 @@ from jetstream_server.jetstream.streams.removal.expiry import Expiry
 from jetstream_server.jetstream.streams.removal.limits import Trimming
 from jetstream_server.store.ports import MessageStore, SubjectFilter
 
-_TRIMMING_PAUSE_NS = MILLISECOND
+_PAUSE_NS = MILLISECOND  # before what is left of much
+SWEPT_AT_ONCE = 4000  # messages, in some 20 ms
 
 
 class Removal:
@@ -48,6 +49,7 @@ class Removal:
         self._context = context
         self.expiry = Expiry(config, store, context.containment)
         self.trimming = Trimming(store)
+        self._swept_to = 0  # where sweeping goes on; 0 while there is nothing to sweep
 
     def follow(self, config: StreamConfig) -> None:
         """Keep to another config from now on."""
@@ -65,7 +67,7 @@ class Removal:
         """Keep to the limits; what is left of much comes a little later."""
         self._tell_removed(self.trimming.remove(now), now)
         if self.trimming.is_behind:
-            self._alarm.set(now + _TRIMMING_PAUSE_NS, now)
+            self._alarm.set(now + _PAUSE_NS, now)
 
     def expire(self, now: int) -> None:
         """Remove what is over."""
@@ -85,15 +87,43 @@ class Removal:
             others = [other for other in self._consumers.values() if other is not consumer]
         self._delete(retention.settled(self._store, others, sequences))
 
-    def sweep(self) -> None:
+    def sweep(self, *, at_once: bool = False) -> None:
         """Remove from an interest stream what no consumer needs: after recovery, when a consumer
-        is gone, when the retention became interest."""
-        if self._config.retention != "interest":
-            return
+        is gone or starts over, when the retention became interest.
+
+        Args:
+            at_once: however much that is; otherwise what is left of much comes a little later.
+        """
+        store = self._store
         if self._consumers:
-            self._delete(retention.unneeded(self._store, list(self._consumers.values())))
-        elif self._store.first_seq <= self._store.last_seq != 0:  # a new stream stays new
-            self._store.truncate_front(self._store.last_seq + 1)
+            self._swept_to = max(store.first_seq, 1)
+            self._sweep_some()
+            while at_once and self._swept_to:
+                self._sweep_some()
+            if self._swept_to:
+                self._alarm.set(0, 0)
+            return
+        self._swept_to = 0
+        is_new = not store.first_seq <= store.last_seq != 0  # it stays new
+        if self._config.retention == "interest" and not is_new:
+            store.truncate_front(store.last_seq + 1)
+
+    def sweep_on(self, now: int) -> None:
+        """Sweep some more, if there is more."""
+        if self._swept_to:
+            self._sweep_some()
+        if self._swept_to:
+            self._alarm.set(now + _PAUSE_NS, now)
+
+    def _sweep_some(self) -> None:
+        following = 0
+        if self._config.retention == "interest":
+            consumers = list(self._consumers.values())
+            free, following = retention.unneeded(
+                self._store, consumers, self._swept_to, SWEPT_AT_ONCE
+            )
+            self._delete(free)
+        self._swept_to = following
 
     def _delete(self, sequences: list[int]) -> None:
         if sequences:

@@ -34,13 +34,25 @@ def settled(
     return free
 
 
-def unneeded(store: MessageStore, consumers: list[StreamConsumer]) -> list[int]:
-    """Return every stored sequence that no consumer needs."""
-    return [
-        sequence
-        for sequence, _, subject, _ in stored(store, store.first_seq)
-        if not _is_needed(consumers, sequence, subject)
-    ]
+def unneeded(
+    store: MessageStore, consumers: list[StreamConsumer], start: int, count_max: int
+) -> tuple[list[int], int]:
+    """Look which of the next stored messages no consumer needs.
+
+    Args:
+        start: the first sequence to look at.
+        count_max: how many messages to look at, at the most.
+
+    Returns:
+        Their sequences, and where to go on; 0 if those were all.
+    """
+    free: list[int] = []
+    for count, (sequence, _, subject, _) in enumerate(stored(store, start)):
+        if count == count_max:
+            return free, sequence
+        if not _is_needed(consumers, sequence, subject):
+            free.append(sequence)
+    return free, 0
 
 
 def _is_needed(consumers: list[StreamConsumer], sequence: int, subject: bytes) -> bool:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+from jetstream_server.jetstream.streams.removal import removal
+
 
 def seqs(stream: Any) -> list[int]:
     return [n for n in range(1, stream.store.last_seq + 1) if stream.store.load(n)]
@@ -54,6 +57,52 @@ def test_a_consumer_that_goes_releases_what_only_it_needed(bench: Any, make_cons
     stream.remove_consumer(some, bench.now)
     assert seqs(stream) == []
     assert stream.store.first_seq == 4
+
+
+@pytest.mark.parametrize("meanwhile", ["nothing", "one that wants all", "limits", "the other goes"])
+def test_very_many_are_swept_some_in_each_turn(
+    bench: Any, make_consumer: Any, monkeypatch: pytest.MonkeyPatch, meanwhile: str
+) -> None:
+    monkeypatch.setattr(removal, "SWEPT_AT_ONCE", 3)
+    stream = bench.stream(retention="interest")
+    all_of_it, some = make_consumer("all"), make_consumer("some", b"s.a")
+    stream.add_consumer(all_of_it)
+    stream.add_consumer(some)
+    bench.publish_all(stream, [(b"s.b", b"", ())] * 9 + [(b"s.a", b"", ()), (b"s.b", b"", ())])
+    stream.remove_consumer(all_of_it, bench.now)
+    assert seqs(stream) == list(range(4, 12))
+    assert stream.context.deadlines.next_deadline() == 0
+    left = [10]
+    if meanwhile == "one that wants all":
+        stream.add_consumer(make_consumer("later"))
+        left = list(range(4, 12))
+    elif meanwhile == "limits":
+        stream.reconfigure(bench.config(retention="limits"), bench.now)
+        left = list(range(4, 12))
+    elif meanwhile == "the other goes":
+        stream.remove_consumer(some, bench.now)
+        left = []
+    turns = 0
+    while (at := stream.context.deadlines.next_deadline()) is not None and at <= bench.now:
+        for each in stream.context.deadlines.pop_due(bench.now):
+            each.tick(bench.now)
+        bench.now += 1_000_000
+        turns += 1
+        assert turns < 10
+    assert seqs(stream) == left
+    assert turns >= 3 or meanwhile != "nothing"
+
+
+def test_after_a_start_all_are_swept_at_once(
+    bench: Any, make_consumer: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(removal, "SWEPT_AT_ONCE", 3)
+    stream = bench.stream(retention="interest")
+    stream.add_consumer(some := make_consumer("some"))
+    bench.publish_all(stream, [(b"s.b", b"", ())] * 9)
+    some.done |= set(range(1, 9))
+    stream.removal.sweep(at_once=True)
+    assert seqs(stream) == [9]
 
 
 def test_limits_to_interest_sweeps(bench: Any, make_consumer: Any) -> None:
