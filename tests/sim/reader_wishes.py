@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 LIFE_READERS = 4
 _NOT_FOUND = (10059, 10014)
+_STORAGE_FAILED = 10051
 
 
 def make_reader(workload: Workload, program: Program) -> None:
@@ -119,7 +120,8 @@ def reset_reader(workload: Workload, program: Program) -> None:
         reader.resets -= not is_said
         is_said = True
         reader.reset_at = workload.now
-        if workload.counted("reset reader", frame):
+        # Where another file of the stream failed in the same flush it may have been carried out.
+        if workload.counted("reset reader", frame) or error_code(frame) == _STORAGE_FAILED:
             reader.answered.clear()
             reader.forget_deliveries()
 

@@ -56,6 +56,7 @@ FOUND = {
     7613574: "a mirror that was restarted acknowledged what it had passed over",
     7616180: "the key of an encrypted stream whose folder found no room was never synced",
     7616674: "a mirror's consumer counted what another one had taken from the work queue",
+    7618339: "(the wishes') a reset whose answer said that another file failed was carried out",
     7607879: "what was stored in a folder that the journal had made on a full disk was lost",
     7603588: "(the disk's) a folder stayed whose name could not be synced",
     7601556: "(the witness's) a consumer that came back with a backup delivers headers only",
