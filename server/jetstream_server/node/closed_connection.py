@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jetstream_server.core.subscription import Subscription
 from jetstream_server.node.auth.auth import User
@@ -26,9 +26,11 @@ SUBSCRIPTIONS_OF_ONE_MAX = 5000
 _TOLD = ("name", "lang", "version")
 
 
-@dataclass(frozen=True, slots=True)
-class ClosedSubscription:
-    """What is left of a subscription; itself, it would keep its session in memory."""
+class ClosedSubscription(NamedTuple):
+    """What is left of a subscription; itself, it would keep its session in memory.
+
+    A tuple, because it is made in a fifth of the time, and clients go with thousands of them.
+    """
 
     subject: bytes
     queue: bytes
