@@ -38,15 +38,20 @@ def test_a_copy_under_rolling_restarts(spark, cluster, everything_in, tmp_path):
     writing = rows.select(f.lit("TO.a").alias("subject"), "data").writeStream.format("jetstream")
     writing = writing.options(**options, stream="TO")
     query = writing.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+
+    def wait_for(count: int) -> None:
+        deadline = time.monotonic() + 90
+        while cluster.info("TO")["state"]["messages"] < count and query.isActive:
+            assert time.monotonic() < deadline, query.lastProgress
+            time.sleep(0.2)
+
     try:
+        wait_for(1)  # the first look of a query waits for no outage
         for at in range(3):
             cluster.restart(at)
             cluster.rest("FROM", "TO")
             cluster.publish("FROM", RUN)
-        deadline = time.monotonic() + 90
-        while cluster.info("TO")["state"]["messages"] < 4 * RUN and query.isActive:
-            assert time.monotonic() < deadline, query.lastProgress
-            time.sleep(0.2)
+        wait_for(4 * RUN)
         query.processAllAvailable()
     finally:
         query.stop()
