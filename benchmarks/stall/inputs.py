@@ -257,6 +257,17 @@ def _publish_to_many(port: int) -> None:
         _count(listener, b"MSG many", 20 * 40_000)
 
 
+def _have_many_told(port: int) -> None:
+    """Publish 200 messages to a stream, whose acks go to 20,000 subscriptions."""
+    with Wire(port, TIMEOUT_S) as listener, Wire(port, TIMEOUT_S) as wire:
+        wire.subscribe_inbox()
+        wire.create_stream()
+        listener.sock.sendall(b"".join(b"SUB told %d\r\n" % (n + 10) for n in range(20_000)))
+        listener.ping()
+        wire.sock.sendall(b"PUB BENCH.a told 0\r\n\r\n" * 200)
+        _count(listener, b"MSG told", 200 * 20_000)
+
+
 def _count(wire: Wire, head: bytes, count: int) -> None:
     """Read until so many messages have come; there is nothing like their heads in them."""
     seen, tail = 0, b""
@@ -492,6 +503,7 @@ INPUTS = [
     Input("20 questions for 50,000 subscriptions", _ask_for_all_subscriptions),
     Input("20 messages to 40,000 subscriptions", _publish_to_many),
     Input("3 s of messages to 40,000 subscriptions", _flood_many),
+    Input("200 acks to 20,000 subscriptions", _have_many_told),
     Input(
         "3,000 direct gets of 10,000 subjects, which are too many",
         _repeatedly("DIRECT.GET.S", b'{"multi_last": [">"]}', 3000),

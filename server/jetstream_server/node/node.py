@@ -12,7 +12,7 @@ that is durable. When nothing is queued it may be released at once.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import islice
 from random import Random
 from typing import Any, Protocol
@@ -33,6 +33,7 @@ from jetstream_server.node.auth.auth import GLOBAL_ACCOUNT, Gatekeeper, User
 from jetstream_server.node.auth.password_check import AtOnce, PasswordChecker
 from jetstream_server.node.closed_connection import ClosedConnections
 from jetstream_server.node.lame_duck import LameDuck
+from jetstream_server.node.late_output import LateOutput
 from jetstream_server.node.listener import Listener
 from jetstream_server.node.session import Session
 from jetstream_server.node.stats import NodeStats, Traffic
@@ -120,6 +121,7 @@ class Node:
         self.listener = Listener(options.host, port, auth_timeout_ns=options.auth_timeout_ns)
         self.listeners: tuple[Listener, ...] = ()  # those with TLS or WebSocket
         self._deliveries = Deliveries()
+        self.late = LateOutput(self._deliveries)
         self._stirred: dict[Account, None] = {}  # have work for this turn; accounts add themselves
         self.accounts: dict[str, Account] = {}  # by name
         self.add_account(GLOBAL_ACCOUNT)
@@ -283,6 +285,8 @@ class Node:
         if self._fed is not fed:
             self._fed.update(fed)
         self._deliveries.begin()
+        if self.late.waiting:
+            self.late.send(lambda account, send: self._send_to(account, [send], now))
         self._run_sessions(now)
         for session in self._timers.pop_due(now):
             self._tick(session, now)
@@ -365,7 +369,7 @@ class Node:
 
     def next_deadline(self) -> int | None:
         """Return when `run` has something to do although nothing arrives."""
-        if self._stirred or self._fed or self._given_up:
+        if self._stirred or self._fed or self._given_up or self.late.waiting:
             return 0
         if self.workload.waiting and self.workload.is_due:
             return 0
@@ -417,6 +421,16 @@ class Node:
                     send.answers.release(send.size)
 
     def _send(self, account: Account, sends: list[Send], now: int) -> None:
+        """Send all, or as far as the turn has time for what reaches very many: what follows does
+        not overtake it."""
+        if self.late.waiting and self.late.follows(account, sends):
+            return
+        sent = self._send_to(account, sends, now)
+        if sent < len(sends):
+            self.late.keep(account, islice(sends, sent, None))
+
+    def _send_to(self, account: Account, sends: Sequence[Send], now: int) -> int:
+        """Send in order; return how many, which is all of them if there is time."""
         at = 0
         while at < len(sends):
             try:
@@ -432,10 +446,13 @@ class Node:
                         send.answers.release(send.size)
                     elif isinstance(send, Handover):
                         _hand_over(send, now)
-                    else:
+                    elif self.late.has_time:
                         account.router.route(send.run, None, now)
+                    else:
+                        return at - 1
             except Exception as error:
                 self.containment.contain(error, now)
+        return at
 
     def traffic(self) -> Traffic:
         """Return the totals, open connections included."""
@@ -464,6 +481,8 @@ class Node:
 
     def stop(self, now: int) -> None:
         """Shut JetStream down: waiting pulls are told, state is queued for the disk."""
+        self.late.is_over = True
+        self.late.send(lambda account, send: self._send_to(account, [send], now))
         if self.chronicle is not None:
             self.tell(self.chronicle.stopping, now)
         for account in self.accounts.values():

@@ -32,6 +32,7 @@ from jetstream_server.node.auth.password_check import PasswordChecker
 from jetstream_server.node.auth.sign_in import SignIn
 from jetstream_server.node.client_subscriptions import ClientSubscriptions
 from jetstream_server.node.client_tls import ClientTls
+from jetstream_server.node.late_output import LateOutput
 from jetstream_server.node.listener import Listener
 from jetstream_server.node.outbox import Outbox
 from jetstream_server.node.pings import Pings
@@ -73,6 +74,7 @@ class SessionNode(Protocol):
         note: takes what the operator should know: a level and a text.
         stats: what is counted for the server as a whole.
         protocol_trace: takes what clients and server say; None where nobody looks.
+        late: what accounts have to send still.
     """
 
     name: str
@@ -86,6 +88,7 @@ class SessionNode(Protocol):
     note: Callable[[str, str], None]
     stats: NodeStats
     protocol_trace: Trace | None
+    late: LateOutput
 
     def account_of(self, user: User | None) -> Account:
         """Return the account of a user; unknown clients wait in the global one."""
@@ -532,6 +535,8 @@ class Session:
     # -- what it says ------------------------------------------------------------------------
 
     def _publish(self, run: PubRun) -> PubRun | None:
+        if self._node.late.waiting and self._node.late.holds_up(self.account):
+            return run
         left = self._publishing.publish(run, self._now)
         self._ops_more += self._publishing.looked_at // _MESSAGES_OF_OP
         return left

@@ -1,0 +1,179 @@
+"""What the server itself sends to very many, such as acks to a reply that thousands listen to."""
+
+from __future__ import annotations
+
+import json
+import re
+from random import Random
+from typing import Any
+
+import pytest
+from jetstream_server.base.nuid import Nuid
+from jetstream_server.core import deliveries
+from jetstream_server.jetstream.api.dispatch import Api
+from jetstream_server.jetstream.catalog.catalog import Catalog
+from jetstream_server.jetstream.context import Context
+from jetstream_server.node import late_output
+from jetstream_server.store.vault import MemoryVault
+
+CONNECT = b'{"verbose":false,"pedantic":false,"headers":true,"no_responders":true}'
+LISTENERS = 100  # more than what is delivered whatever it costs
+
+
+def add_streams(node: Any, name: str) -> None:
+    account = node.accounts[name]
+    context = Context(name, "n1", "", account.sublist, account.output, Nuid(Random(1)))
+    account.catalog = Catalog(context, MemoryVault())
+    account.catalog.recover(0)
+    Api(account.catalog).subscribe()
+
+
+def add_stream(client: Any) -> None:
+    body = json.dumps({"name": "S", "subjects": ["s.*"], "storage": "memory"}).encode()
+    client.say(b"PUB $JS.API.STREAM.CREATE.S %d\r\n%b\r\n" % (len(body), body))
+
+
+def listen(client: Any) -> None:
+    """Listen to the reply `wide` as often as very many do."""
+    client.say(b"".join(b"SUB wide %d\r\n" % sid for sid in range(1, LISTENERS + 1)))
+
+
+def publishes(first: int, stop: int, reply: bytes = b"wide") -> bytes:
+    return b"".join(b"PUB s.%d %b 1\r\nx\r\n" % (n, reply) for n in range(first, stop))
+
+
+def sequences(output: bytes) -> list[int]:
+    """Return the sequences that the last listener was told of, in their order."""
+    acks = rb'MSG wide %d \d+\r\n{"stream":"S","seq":(\d+)}' % LISTENERS
+    return [int(number) for number in re.findall(acks, output)]
+
+
+@pytest.fixture(autouse=True)
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A turn has time for two such acks."""
+    monkeypatch.setattr(deliveries, "DELIVERIES_OF_TURN_MAX", LISTENERS + 1)
+
+
+@pytest.fixture
+def client(node: Any, make_client: Any) -> Any:
+    add_streams(node, "$G")
+    client = make_client(node)
+    client.connect(CONNECT)
+    add_stream(client)
+    listen(client)
+    return client
+
+
+def test_a_turn_sends_as_many_as_it_has_time_for_and_others_are_heard_between(
+    client: Any, make_client: Any
+) -> None:
+    other = make_client(client.node)
+    other.connect(CONNECT)
+    told = [sequences(client.say(publishes(0, 20)))]
+    while client.node.next_deadline() == 0:
+        assert other.say(b"PING\r\n") == b"PONG\r\n"
+        told.append(sequences(client.read()))
+    assert [number for numbers in told for number in numbers] == list(range(1, 21))
+    assert max(map(len, told)) <= 4 and len(told) >= 6
+    assert not client.node.late.waiting
+
+
+def test_nothing_that_follows_overtakes_it(client: Any) -> None:
+    client.say(b"SUB narrow 0\r\n")
+    output = client.say(publishes(0, 10) + publishes(10, 11, b"narrow") + publishes(11, 13))
+    while client.node.next_deadline() == 0:
+        output += client.say(b"")
+    told = [
+        int(each)
+        for each in re.findall(rb'MSG (?:wide 100|narrow 0) \d+\r\n.*"seq":(\d+)}', output)
+    ]
+    assert told == list(range(1, 14))
+
+
+def test_whoever_sets_it_off_publishes_no_more_meanwhile_and_is_heard_otherwise(
+    client: Any, make_client: Any
+) -> None:
+    other = make_client(client.node)
+    other.connect(CONNECT)
+    other.say(b"SUB plain 1\r\n")
+    client.say(publishes(0, 20))
+    assert client.node.late.waiting
+    waiting = 0
+    output = other.say(b"PUB plain 1\r\nx\r\n")
+    while not output:
+        assert other.session.has_postponed, "nothing more is read from it"
+        waiting += 1
+        output = other.say(b"")
+    assert output == b"MSG plain 1 1\r\nx\r\n" and waiting > 3
+    assert not client.node.late.waiting
+
+
+def test_another_account_does_not_wait(accounts_node: Any, make_client: Any) -> None:
+    clients = {}
+    for name in (b"a", b"b"):
+        add_streams(accounts_node, name.decode().upper())
+        clients[name] = client = make_client(accounts_node)
+        client.connect(CONNECT[:-1] + b',"user":"%b","pass":"x"}' % name)
+        add_stream(client)
+    listen(clients[b"a"])
+    clients[b"b"].say(b"SUB r 1\r\n")
+    clients[b"a"].say(publishes(0, 20))
+    held_up = [name for name in "AB" if accounts_node.late.holds_up(accounts_node.accounts[name])]
+    assert held_up == ["A"]
+    assert b'"seq":1}' in clients[b"b"].say(publishes(0, 1, b"r"))
+
+
+def test_of_several_accounts_each_has_its_turn(accounts_node: Any, make_client: Any) -> None:
+    clients = []
+    for name in (b"a", b"b"):
+        add_streams(accounts_node, name.decode().upper())
+        client = make_client(accounts_node)
+        client.connect(CONNECT[:-1] + b',"user":"%b","pass":"x"}' % name)
+        add_stream(client)
+        listen(client)
+        clients.append(client)
+    for client in clients:
+        client.session.feed(publishes(0, 10))
+    order = [0] * len(sequences(clients[0].say(b"")))
+    for _ in range(30):
+        for number, client in enumerate(clients):
+            order += [number] * len(sequences(client.read()))
+        clients[0].node.run(clients[0].now)
+        clients[0].node.release(clients[0].node.take_held(), clients[0].now)
+    assert order.count(0) == order.count(1) == 10
+    assert order[2:18] == [1, 0] * 8
+
+
+def test_too_much_of_it_holds_up_everybody(
+    accounts_node: Any, make_client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What others have to send late may have been set off from here, through an import."""
+    monkeypatch.setattr(late_output, "LATE_MAX", 5)
+    add_streams(accounts_node, "A")
+    clients = [make_client(accounts_node) for _ in "ab"]
+    for name, client in zip((b"a", b"b"), clients, strict=True):
+        client.connect(CONNECT[:-1] + b',"user":"%b","pass":"x"}' % name)
+    add_stream(clients[0])
+    listen(clients[0])
+    clients[1].say(b"SUB plain 1\r\n")
+    clients[0].say(publishes(0, 20))
+    assert clients[1].say(b"PUB plain 1\r\nx\r\n") == b""
+    assert clients[1].session.has_postponed
+    while accounts_node.next_deadline() == 0:
+        accounts_node.run(clients[0].now)
+    assert clients[1].read() == b"MSG plain 1 1\r\nx\r\n"
+
+
+def test_at_the_end_all_of_it_is_sent(client: Any) -> None:
+    output = client.say(publishes(0, 20))
+    client.node.stop(client.now)
+    client.node.release(client.node.take_held(), client.now)
+    assert sequences(output + client.read()) == list(range(1, 21))
+
+
+def test_whoever_leaves_meanwhile_is_sent_nothing(client: Any) -> None:
+    client.say(publishes(0, 20))
+    client.node.close_session(client.session, "Client Closed", client.now)
+    while client.node.next_deadline() == 0:
+        client.node.run(client.now)
+    assert not client.node.late.waiting
