@@ -20,7 +20,7 @@ from playwright.sync_api import Browser, Locator, Page, expect
 from tests.console.conftest import Served
 from tests.console.in_browser import shop_queries
 from tests.console.in_browser.conftest import Visit, apart, picture
-from tests.console.test_cli import end, start
+from tests.console.test_cli import end, get, start
 
 pytestmark = pytest.mark.spark
 
@@ -76,6 +76,7 @@ def shop(browser: Browser, served: Callable[[str], Served], tmp_path: Path) -> I
         assert queries.stdout is not None
         assert queries.stdout.readline() == "both are known\n"
         process, address = start(server, "--monitor", monitor, *folders)
+        get(address)  # it listens now
         yield Shop(server.port, queries, address)
     finally:
         if process is not None:
