@@ -421,13 +421,14 @@ class Node:
                     send.answers.release(send.size)
 
     def _send(self, account: Account, sends: list[Send], now: int) -> None:
-        """Send all, or as far as the turn has time for what reaches very many: what follows does
-        not overtake it."""
-        if self.late.waiting and self.late.follows(account, sends):
-            return
-        sent = self._send_to(account, sends, now)
-        if sent < len(sends):
-            self.late.keep(account, islice(sends, sent, None))
+        """Send all but what reaches very many and there is no time for, and what has to follow."""
+        passing: Sequence[Send] = sends
+        if self.late.waiting:
+            passing = self.late.passing(account, sends)
+        sent = self._send_to(account, passing, now)
+        if sent < len(passing):
+            self.late.keep(account, passing[sent])
+            self._send_to(account, self.late.passing(account, passing[sent + 1 :]), now)
 
     def _send_to(self, account: Account, sends: Sequence[Send], now: int) -> int:
         """Send in order; return how many, which is all of them if there is time."""

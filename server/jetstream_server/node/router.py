@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from random import Random
 
 from jetstream_server.base.errors import StoreError
@@ -20,7 +21,7 @@ from jetstream_server.core.containment import UNCONTAINED, Containment, Incident
 from jetstream_server.core.deliveries import MESSAGES_OF_DELIVERY, Deliveries, cost_of
 from jetstream_server.core.queue_group import in_turn
 from jetstream_server.core.sublist import Match, Sublist
-from jetstream_server.core.subscription import Sender, Stretch, Subscription
+from jetstream_server.core.subscription import Outlet, Sender, Stretch, Subscription
 from jetstream_server.kernels import subjects
 from jetstream_server.protocol.ops import PubRun
 
@@ -284,6 +285,14 @@ class Router:
                 yield others[0], False
             elif members:
                 yield members[0], True
+
+    def clients(self, subject: bytes) -> set[Outlet]:
+        """Return the clients that a subject reaches, with all members of queue groups."""
+        if self._generation != self._sublist.generation:
+            self._forget()
+        targets = self._targets(subject)
+        subscriptions = chain(targets.plain, *targets.queues)
+        return {each.outlet for each in subscriptions if each.outlet is not None}
 
     def give_up(self, incident: Incident, now: int) -> None:
         """Look again at who wants what."""
