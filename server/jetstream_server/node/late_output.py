@@ -112,10 +112,13 @@ class LateOutput:
         return passing
 
     def send(self, send: Callable[[Account, Send], object]) -> None:
-        """Have sent what a turn has time for; of several accounts, each has its turn."""
+        """Have sent what there is time for, and one thing at least, as clients come first and may
+        have used it all. Of several accounts, each has its turn."""
+        is_first = True
         for account in list(self.waiting):
             late = self.waiting[account]
-            while late.sends and self.has_time:
+            while late.sends and (is_first or self.has_time):
+                is_first = False
                 send(account, late.sends.popleft())
             del self.waiting[account]
             if late.sends:

@@ -285,9 +285,9 @@ class Node:
         if self._fed is not fed:
             self._fed.update(fed)
         self._deliveries.begin()
-        if self.late.waiting:
-            self.late.send(lambda account, send: self._send_to(account, [send], now))
         self._run_sessions(now)
+        if self.late.waiting:
+            self._send_late(now)
         for session in self._timers.pop_due(now):
             self._tick(session, now)
         if self.lame_duck is not None:
@@ -430,8 +430,14 @@ class Node:
             self.late.keep(account, passing[sent])
             self._send_to(account, self.late.passing(account, passing[sent + 1 :]), now)
 
-    def _send_to(self, account: Account, sends: Sequence[Send], now: int) -> int:
-        """Send in order; return how many, which is all of them if there is time."""
+    def _send_late(self, now: int) -> None:
+        self.late.send(lambda account, send: self._send_to(account, [send], now, waits=False))
+
+    def _send_to(
+        self, account: Account, sends: Sequence[Send], now: int, *, waits: bool = True
+    ) -> int:
+        """Send in order; return how many, which is all of them if there is time, or if nothing is
+        to wait for it."""
         at = 0
         while at < len(sends):
             try:
@@ -447,7 +453,7 @@ class Node:
                         send.answers.release(send.size)
                     elif isinstance(send, Handover):
                         _hand_over(send, now)
-                    elif self.late.has_time:
+                    elif not waits or self.late.has_time:
                         account.router.route(send.run, None, now)
                     else:
                         return at - 1
@@ -483,7 +489,7 @@ class Node:
     def stop(self, now: int) -> None:
         """Shut JetStream down: waiting pulls are told, state is queued for the disk."""
         self.late.is_over = True
-        self.late.send(lambda account, send: self._send_to(account, [send], now))
+        self._send_late(now)
         if self.chronicle is not None:
             self.tell(self.chronicle.stopping, now)
         for account in self.accounts.values():

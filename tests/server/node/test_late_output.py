@@ -175,6 +175,34 @@ def test_of_several_accounts_each_has_its_turn(accounts_node: Any, make_client: 
     assert order[2:18] == [1, 0] * 8
 
 
+def test_it_does_not_take_the_time_of_those_who_publish_to_very_many(
+    accounts_node: Any, make_client: Any
+) -> None:
+    """Nor do they take all of its own."""
+    late, other = (make_client(accounts_node) for _ in "ab")
+    add_streams(accounts_node, "A")
+    for name, client in ((b"a", late), (b"b", other)):
+        client.connect(CONNECT[:-1] + b',"user":"%b","pass":"x"}' % name)
+        listen(client)
+    add_stream(late)
+    late.session.feed(publishes(0, 200))
+    heard = []
+    for _ in range(40):
+        other.session.feed(b"PUB wide 1\r\nx\r\n")
+        other.say(b"")
+        heard.append((len(sequences(late.read())), other.session.traffic.out_msgs))
+    assert sum(count for count, _ in heard) >= 30
+    assert heard[-1][1] >= 30 * LISTENERS
+
+
+def test_one_thing_is_sent_whatever_clients_have_used_of_the_turn(client: Any) -> None:
+    client.say(publishes(0, 20))
+    client.node._deliveries.left = 0
+    sent: list[Any] = []
+    client.node.late.send(lambda account, send: sent.append(send))
+    assert len(sent) == 1
+
+
 def test_too_much_of_it_holds_up_everybody(
     accounts_node: Any, make_client: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
