@@ -34,6 +34,7 @@ from jetstream_server.jetstream.consumers.pull_request import PullRequest
 from jetstream_server.jetstream.consumers.push import Push
 from jetstream_server.jetstream.consumers.supply import Supply
 from jetstream_server.jetstream.ending import Ending
+from jetstream_server.jetstream.ports import StreamConsumer
 from jetstream_server.jetstream.wire.go_time import ZERO
 from jetstream_server.jetstream.wire.name_hash import name_hash
 from jetstream_server.store.ports import StateFile
@@ -395,12 +396,9 @@ class Consumer:
     def _tell_copiers(self, sequences: array[int], now: int) -> None:
         """Of a work queue a mirror or source may have the same messages as another consumer: what
         one of the two has settled is gone for the other."""
-        copies = self.config.sourcing
-        others = [
-            each
-            for each in self.stream.consumers.values()
-            if each is not self and isinstance(each, Consumer) and (copies or each.config.sourcing)
-        ]
+        everybody = self.stream.consumers
+        concerned = everybody.values() if self.config.sourcing else everybody.copiers(_copies)
+        others = [each for each in concerned if each is not self and isinstance(each, Consumer)]
         if not others:
             return
         ranges: list[tuple[int, int]] = []
@@ -443,3 +441,7 @@ def account_hash(account: str) -> str:
     See docs/reference/consumers.md#delivery.
     """
     return name_hash(account)
+
+
+def _copies(consumer: StreamConsumer) -> bool:
+    return isinstance(consumer, Consumer) and consumer.config.sourcing

@@ -31,6 +31,7 @@ class Audience(dict[str, StreamConsumer]):
         super().__init__()
         self._containment = containment
         self._wanting: dict[bytes, list[StreamConsumer]] = {}
+        self._copiers: list[StreamConsumer] | None = None  # once somebody asks
 
     def __setitem__(self, name: str, consumer: StreamConsumer) -> None:
         super().__setitem__(name, consumer)
@@ -43,6 +44,14 @@ class Audience(dict[str, StreamConsumer]):
     def forget(self) -> None:
         """Look again at who wants what: a consumer has another filter."""
         self._wanting.clear()
+        self._copiers = None
+
+    def copiers(self, copies: Callable[[StreamConsumer], bool]) -> list[StreamConsumer]:
+        """Return those that copy for mirrors and sources, as the same function always tells; they
+        are looked for once, as every ack to a work queue asks."""
+        if self._copiers is None:
+            self._copiers = [consumer for consumer in self.values() if copies(consumer)]
+        return self._copiers
 
     def subjects(self, run: PubRun, start: int, stop: int) -> StoredSubjects:
         """Return the subjects of a stretch, None if it does not pay to look at them."""

@@ -74,6 +74,22 @@ def test_who_wants_what_is_remembered_until_that_changes(many: Any) -> None:
     assert hearing(many) == ["s.2", "s.*", "new"]
 
 
+def test_who_copies_is_looked_for_once_until_one_comes_or_goes() -> None:
+    audience, asked = Audience(), []
+
+    def copies(consumer: Any) -> bool:
+        asked.append(consumer)
+        return consumer == "mirror"
+
+    consumers: Any = {"a": "reader", "b": "mirror"}
+    for name, consumer in consumers.items():
+        audience[name] = consumer
+    assert audience.copiers(copies) == audience.copiers(copies) == ["mirror"]
+    assert len(asked) == 2
+    del audience["b"]
+    assert audience.copiers(copies) == []
+
+
 def test_what_is_remembered_is_bounded(many: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(audience, "_REMEMBERED_MAX", 10)
     for number in range(100):
