@@ -11,7 +11,6 @@ import hashlib
 import importlib
 import importlib.util
 import os
-import re
 import shutil
 import signal
 import ssl
@@ -38,6 +37,8 @@ from cryptography.hazmat.primitives.serialization import (
     PublicFormat,
 )
 from cryptography.x509.oid import NameOID
+
+from tests.ports import free_port
 
 # No deadlines, because a busy machine is no defect. What `dev` and `ci` try is the same every time,
 # so that a change is judged by what it changes; HYPOTHESIS_PROFILE=soak or nightly looks for more.
@@ -117,7 +118,7 @@ class GenuineServer:
 
     def __init__(self, binary: str, folder: Path, *arguments: str) -> None:
         self.folder = folder
-        self.port = 0
+        self.port = free_port()
         self._binary = binary
         self._arguments = arguments
         self.start()
@@ -128,14 +129,12 @@ class GenuineServer:
 
     def start(self) -> None:
         """Start it, again on the same port after a kill."""
-        command = [self._binary, "-a", "127.0.0.1", "-p", str(self.port or -1), "-js"]
+        command = [self._binary, "-a", "127.0.0.1", "-p", str(self.port), "-js"]
         command += ["-sd", str(self.folder), *self._arguments]
         self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
         lines = []
         for line in self.process.stderr:
             lines.append(line)
-            if match := re.search(r"Listening for client connections on .*:(\d+)", line):
-                self.port = int(match[1])
             if "Server is ready" in line:
                 threading.Thread(target=self.process.stderr.read, daemon=True).start()
                 return

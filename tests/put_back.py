@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from jetstream_spark.embedded import JetStreamServer
+from tests.ports import free_port
 
 
 class Place:
@@ -27,7 +28,7 @@ class Place:
             self._folder = self._server.folder
         else:
             self._folder = folder / "store"
-            self._server = JetStreamServer(self._folder).start()
+            self._server = JetStreamServer(self._folder, free_port()).start()
         self.url = self._server.url
 
     def stop(self) -> None:

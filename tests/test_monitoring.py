@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 import re
-import socket
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +17,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from jetstream_spark.embedded import JetStreamServer
 from jetstream_spark.observation.prometheus import PrometheusCollector
 from jetstream_spark.observation.query_numbers import METRICS, QueryNumbers
+from tests.ports import free_port
 
 MONITORING = Path(__file__).parents[1] / "monitoring"
 DASHBOARDS = sorted(MONITORING.glob("grafana-*.json"))
@@ -116,9 +116,7 @@ def names_in(expression: str) -> Iterator[str]:
 @pytest.fixture(scope="module")
 def served() -> set[str]:
     """The names of the real `/metrics` of the server, and of what `observe` serves."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     url = f"http://127.0.0.1:{port}/metrics"
     with (
         JetStreamServer(arguments=["-m", str(port)]),

@@ -22,9 +22,9 @@ from jetstream_console.settings import read_settings
 from jetstream_server.config import flags
 
 from jetstream_spark.embedded import JetStreamServer
-from tests.cluster.cluster import free_ports
 from tests.connector.command.conftest import MadeCheckpoint, line
 from tests.pages import ROOT, blocks, called, control_of, name_of, pages
+from tests.ports import free_ports
 from tests.test_reference import headings
 
 # What runs the blocks of a page. A picture is drawn; a text is no code.

@@ -35,6 +35,7 @@ from jetstream_spark.options.format_options import SourceOptions
 from jetstream_spark.source.partition import RangePartition, read_partition
 from tests.chaos.proxy import Proxy
 from tests.leasing import lease
+from tests.ports import free_port
 
 ROOT = Path(__file__).parents[2]
 ROWS = 200_000
@@ -52,8 +53,7 @@ class Server:
     """A server that can be killed, on a port that stays."""
 
     def __init__(self, program: str, folder: Path) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as held:
-            self.port = held.getsockname()[1]
+        self.port = free_port()
         path = Path(sys.executable).parent / program
         self._command = [str(path), "-a", "127.0.0.1", "-p", str(self.port), "-js"]
         self._command += ["-sd", str(folder)]

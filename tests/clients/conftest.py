@@ -14,6 +14,7 @@ from nats.aio.client import Client
 
 from jetstream_spark.embedded import JetStreamServer
 from tests import nursery
+from tests.ports import free_port
 
 Session = Callable[[Client], Awaitable[None]]
 
@@ -52,7 +53,8 @@ class Served:
     def __init__(self, command: list[str], folder: Path, text: str) -> None:
         path = folder / "server.conf"
         path.write_text(text.replace("$STORE", str(folder / "store")))
-        self.process = nursery.start([*command, "-a", "127.0.0.1", "-p", "-1", "-c", str(path)])
+        flags = ["-a", "127.0.0.1", "-p", str(free_port()), "-c", str(path)]
+        self.process = nursery.start([*command, *flags])
         self.lines: list[str] = []
         self.port = self.websocket_port = 0
         assert self.process.stderr is not None

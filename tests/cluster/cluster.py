@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-import random
 import signal
-import socket
 import time
 from collections.abc import Callable
 from typing import Any
@@ -17,24 +15,11 @@ from jetstream_spark.client.flow import publish_frame
 from jetstream_spark.errors import ConnectorError
 from jetstream_spark.options.format_options import SourceOptions
 from tests.leasing import lease
+from tests.ports import free_ports
 
 SIZE = 3
 # An election takes 4 to 9 s, and a machine that is busy takes its time.
 READY_WITHIN_S = 60.0
-
-
-# Whoever takes any port gets one from 32768 on, the servers' own ports for clients among them.
-PORTS = range(15_000, 30_000)
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that nobody has, and that nobody is given by chance before they are used."""
-    found: list[int] = []
-    while len(found) < count:
-        port = random.SystemRandom().choice(PORTS)
-        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
-            found += [port] if port not in found else []
-    return found
 
 
 class Cluster:

@@ -43,6 +43,7 @@ from jetstream_spark.source.partition import RangePartition, read_partition
 from jetstream_spark.source.stream_source import StreamSource
 from jetstream_spark.source.stream_watch import StreamWatch
 from tests.leasing import lease
+from tests.ports import free_port
 
 SCHEMA = StructType().add("subject", StringType()).add("data", BinaryType())
 LIMITS = {
@@ -302,7 +303,7 @@ def test_an_address_that_nobody_has():
 
 
 def test_a_stream_that_is_offline(tmp_path: Path):
-    with JetStreamServer(tmp_path) as server:
+    with JetStreamServer(tmp_path, free_port()) as server:
         # A short window: else the ids in it are read at the start, and the damage with them.
         place = Place(server.url, 100_000_000)
         with lease(place.control.options, "test") as flow:
@@ -314,7 +315,7 @@ def test_a_stream_that_is_offline(tmp_path: Path):
     content = bytearray(path.read_bytes())
     content[100_000] ^= 0xFF
     path.write_bytes(content)
-    with JetStreamServer(tmp_path) as server:
+    with JetStreamServer(tmp_path, free_port()) as server:
         place.url = server.url
         for call in (place.read, place.plan, place.write):
             kind = ReadTimeoutError if call == place.read else StreamOfflineError

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import re
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -24,6 +23,7 @@ from nicegui.testing import User, user_simulation
 
 from jetstream_spark.options.option_values import Secret
 from tests import nursery
+from tests.ports import free_ports
 
 _numbers = itertools.count(1)
 
@@ -50,20 +50,16 @@ class Served:
         self.folder = folder
         self._config = folder / "server.conf"
         self._config.write_text(config.replace("$STORE", str(folder / "store")))
-        self.port = self.monitor_port = 0
+        self.port, self.monitor_port = free_ports(2)
         self.start()
 
     def start(self) -> None:
         """Start it."""
-        command = [*self._command, "-a", "127.0.0.1", "-p", str(self.port or -1)]
-        command += ["-m", str(self.monitor_port or -1), "-c", str(self._config)]
+        command = [*self._command, "-a", "127.0.0.1", "-p", str(self.port)]
+        command += ["-m", str(self.monitor_port), "-c", str(self._config)]
         self.process = nursery.start(command)
         assert self.process.stderr is not None
         for line in self.process.stderr:
-            if match := re.search(r"http monitor on .*:(\d+)", line):
-                self.monitor_port = int(match[1])
-            if match := re.search(r"Listening for client connections on .*:(\d+)", line):
-                self.port = int(match[1])
             if "Server is ready" in line:
                 threading.Thread(target=self.process.stderr.read, daemon=True).start()
                 return

@@ -12,6 +12,7 @@ import time
 import pytest
 
 from jetstream_spark.embedded import JetStreamServer
+from tests.ports import free_port
 
 pytestmark = [pytest.mark.crash, pytest.mark.timeout(900)]
 
@@ -42,7 +43,7 @@ def test_no_acknowledged_message_is_lost(tmp_path, connect, publisher, crash_rou
     chance = random.Random(4)
     first, everything = 0, {}
     for turn in range(crash_rounds):
-        server = JetStreamServer(tmp_path).start()
+        server = JetStreamServer(tmp_path, free_port()).start()
         raw = connect(server.url)
         if turn == 0:
             assert b"did_create" in raw.request("$JS.API.STREAM.CREATE.S", CREATE)
@@ -91,7 +92,7 @@ def test_an_answered_ack_is_not_delivered_again(tmp_path, connect, crash_rounds)
         raw.close()
     acked: set[int] = set()
     for _ in range(crash_rounds):
-        server = JetStreamServer(tmp_path).start()
+        server = JetStreamServer(tmp_path, free_port()).start()
         raw = connect(server.url)
         raw.write(b"SUB in 5\r\nPUB $JS.API.CONSUMER.MSG.NEXT.S.C in 2\r\n20\r\n")
         replies = []

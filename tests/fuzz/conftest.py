@@ -21,6 +21,7 @@ from pathlib import Path
 import pytest
 
 from tests import nursery
+from tests.ports import free_port
 
 ROUNDS = int(os.environ.get("FUZZ_ROUNDS", "1"))
 SEED = int(os.environ.get("FUZZ_SEED", "0"))
@@ -43,7 +44,7 @@ class FuzzedServer:
 
     def __init__(self, folder: Path, *arguments: str, descriptors: int = 0) -> None:
         self.log = folder / "log"
-        command = [*nursery.BUNDLED, "-a", "127.0.0.1", "-p", "-1"]
+        command = [*nursery.BUNDLED, "-a", "127.0.0.1", "-p", str(free_port())]
         command += ["-m", "-1", "-js", "-sd", str(folder / "store"), *arguments]
         self._file = self.log.open("w")
         if descriptors:

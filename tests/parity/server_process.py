@@ -15,6 +15,7 @@ from pathlib import Path
 
 from tests import nursery
 from tests.nursery import Child
+from tests.ports import free_port
 
 READY = "Server is ready"
 # Answers are compared here, not disks: the bundled server syncs before it answers, and a disk that
@@ -44,7 +45,7 @@ class ServerProcess:
 
     def start(self) -> None:
         """Start and wait until clients may connect."""
-        flags = ["-a", "127.0.0.1", "-p", "-1", "-js", "-sd", str(self.folder)]
+        flags = ["-a", "127.0.0.1", "-p", str(free_port()), "-js", "-sd", str(self.folder)]
         if self.config:
             (self.folder / "ports").mkdir(exist_ok=True)  # for those that name a ports_file_dir
             file = self.folder / "server.conf"

@@ -29,6 +29,7 @@ from jetstream_server.protocol.ops import PubRun
 from jetstream_server.store.vault import MemoryFolder
 
 from tests import nursery
+from tests.ports import free_port
 
 START = 1_700_000_000 * SECOND
 ROOT = Path(__file__).parents[2]
@@ -254,7 +255,7 @@ class ServerProcess:
     """
 
     def __init__(self, *arguments: str) -> None:
-        command = [*nursery.BUNDLED, "-a", "127.0.0.1", "-p", "-1"]
+        command = [*nursery.BUNDLED, "-a", "127.0.0.1", "-p", str(free_port())]
         self.process = nursery.start([*command, *arguments])
         self.said = ""
         assert self.process.stderr is not None

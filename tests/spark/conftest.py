@@ -26,6 +26,7 @@ from jetstream_spark.embedded import JetStreamServer
 from jetstream_spark.errors import RequestRefusedError
 from jetstream_spark.options.format_options import SinkOptions
 from tests.leasing import lease
+from tests.ports import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 PUBLISH_RUN = 2000
@@ -130,7 +131,7 @@ class JetStream:
 @pytest.fixture(scope="session")
 def bundled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JetStream]:
     """The bundled server."""
-    with JetStreamServer(tmp_path_factory.mktemp("bundled")) as server:
+    with JetStreamServer(tmp_path_factory.mktemp("bundled"), free_port()) as server:
         yield JetStream("bundled", server.url)
     pool.close_all(this_host())
 

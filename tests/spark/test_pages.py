@@ -17,6 +17,7 @@ import pytest
 from jetstream_spark.client.blocking import Blocking
 from jetstream_spark.embedded import JetStreamServer
 from tests.pages import blocks, called, typed
+from tests.ports import free_port
 from tests.spark.conftest import JetStream
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]  # with a busy machine
@@ -119,14 +120,14 @@ def test_tls(spark, tmp_path):
     # The reader is in the folder, and Spark's processes are not.
     places = {f'"{file.name}"': f'"{file}"' for file in tmp_path.glob("*.pem")}
 
-    def started(text: str, port: int = -1) -> JetStreamServer:
+    def started(text: str, port: int) -> JetStreamServer:
         for old, new in places.items():
             text = text.replace(old, new)
         config.write_text(text)
         return JetStreamServer(tmp_path / "store", port, arguments=["-c", str(config)]).start()
 
-    server = started(plain)
-    port = int(server.url.rpartition(":")[2])
+    port = free_port()
+    server = started(plain, port)
     reader = Reader(spark, page, **places, **{"localhost:4222": f"localhost:{port}"})
     try:
         said = reader.run(2)

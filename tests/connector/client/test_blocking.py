@@ -12,6 +12,7 @@ from jetstream_spark.client.blocking import Blocking, _SocketCarrier, iterate, r
 from jetstream_spark.client.link import Link
 from jetstream_spark.client.operation import Open, Pause, Transfer, Until
 from jetstream_spark.options.option_values import server_address
+from tests.ports import free_port
 
 
 @pytest.fixture
@@ -70,8 +71,7 @@ def test_what_came_before_the_end_is_read_first(pair):
 
 
 def test_a_refused_connection_is_thrown_into_the_operation():
-    with socket.create_server(("127.0.0.1", 0)) as closed:
-        port = closed.getsockname()[1]
+    port = free_port()
 
     def connect():
         try:

@@ -25,6 +25,7 @@ from jetstream_spark.errors import (
 )
 from jetstream_spark.options.connection_options import ConnectionOptions, read_connection_options
 from jetstream_spark.options.option_map import OptionMap
+from tests.ports import free_port
 
 
 def connect(options: ConnectionOptions, role: str) -> Any:
@@ -254,8 +255,7 @@ def test_refused_credentials_are_not_tried_elsewhere():
 
 
 def test_every_address_is_tried_and_named(peer):
-    with socket.create_server(("127.0.0.1", 0)) as closed:
-        address = f"127.0.0.1:{closed.getsockname()[1]}"
+    address = f"127.0.0.1:{free_port()}"
     connect(connection(address, peer.address), "test").close()
     with pytest.raises(ConnectionFailedError) as raised:
         connect(connection(address, "host.invalid:1"), "test")

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from jetstream_spark.embedded import JetStreamServer
+from tests.ports import free_port
 
 ROOT = Path(__file__).parents[3]
 ROWS = 1_000
@@ -27,7 +28,7 @@ class Bundled:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._server = JetStreamServer(folder).start()
+        self._server = JetStreamServer(folder, free_port()).start()
         self.url = self._server.url
 
     def kill(self) -> None:

@@ -13,6 +13,7 @@ from jetstream_spark.errors import (
 )
 from jetstream_spark.options.offsets import StreamOffset
 from jetstream_spark.source.anchor import Anchor
+from tests.ports import free_port
 
 pytestmark = pytest.mark.genuine
 
@@ -131,7 +132,7 @@ def restarted(request, start_genuine, tmp_path):
         server = start_genuine()
         yield server.url, lambda: (server.kill(), server.start())
         return
-    with JetStreamServer(tmp_path) as server:
+    with JetStreamServer(tmp_path, free_port()) as server:
         port = int(server.url.rpartition(":")[2])
 
         def restart() -> None:

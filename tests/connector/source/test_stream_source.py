@@ -37,6 +37,7 @@ from jetstream_spark.source.stream_source import StreamSource
 from jetstream_spark.source.stream_watch import StreamWatch
 from tests.connector.batches import sequences_between
 from tests.connector.snapshots import restore, take_snapshot
+from tests.ports import free_port
 
 pytestmark = pytest.mark.genuine
 
@@ -191,7 +192,7 @@ def test_an_offset_of_other_streams_is_refused():
 
 @pytest.fixture(scope="module")
 def bundled(tmp_path_factory):
-    with JetStreamServer(tmp_path_factory.mktemp("bundled")) as server:
+    with JetStreamServer(tmp_path_factory.mktemp("bundled"), free_port()) as server:
         yield server
 
 
