@@ -30,6 +30,7 @@ from jetstream_server.monitor.system_services import SystemServices
 from jetstream_server.node.auth.auth import Authenticator
 from jetstream_server.node.node import Node
 from jetstream_server.node.publishing import MESSAGES_OF_TURN_MAX
+from jetstream_server.store import memory
 from jetstream_server.store.disk.commit import GroupCommit
 from jetstream_server.store.disk.disk import OsDisk
 from jetstream_server.store.vault import FileVault
@@ -732,6 +733,89 @@ def test_no_turn_compares_all_subjects_with_many_wildcards(
         assert b"error" not in bench.ask(verb, body)
         assert max(compared) <= 200_000, (verb, max(compared))
         assert max(bench.lines_of_turns) < LINES_OF_TURN_MAX, (verb, max(bench.lines_of_turns))
+
+
+SUBJECTS = 10_000
+
+
+@pytest.mark.parametrize(
+    ("verb", "body"),
+    [
+        pytest.param("STREAM.MSG.GET.S", {"last_by_subj": "s.*.x"}, id="get"),
+        pytest.param("DIRECT.GET.S", {"last_by_subj": "s.*.x"}, id="direct get"),
+        pytest.param("DIRECT.GET.S", {"multi_last": ["s.*.x"]}, id="multi last"),
+        pytest.param("STREAM.PURGE.S", {"filter": "s.*.x", "keep": SUBJECTS}, id="purge"),
+        pytest.param("STREAM.INFO.S", {"subjects_filter": "s.*.x"}, id="info"),
+        pytest.param("CONSUMER.CREATE.S.C%d", {"deliver_policy": "last_per_subject"}, id="last"),
+        pytest.param(
+            "CONSUMER.CREATE.S.C%d",
+            {"deliver_policy": "by_start_sequence", "opt_start_seq": SUBJECTS // 2},
+            id="start",
+        ),
+        pytest.param("CONSUMER.LIST.S", {}, id="list"),
+    ],
+)
+@pytest.mark.parametrize("storage", ["memory", "file"])
+def test_no_turn_looks_at_all_subjects_again_and_again(
+    tmp_path: Path, storage: str, verb: str, body: dict[str, Any]
+) -> None:
+    bench = Bench(tmp_path)
+    config = {"name": "S", "subjects": ["s.>"], "allow_direct": True, "storage": storage}
+    assert b'"error"' not in bench.ask("STREAM.CREATE.S", config)
+    bench.say(b"".join(b"PUB s.%d.x 0\r\n\r\n" % n for n in range(SUBJECTS)))
+
+    def one(number: int) -> tuple[str, Any]:
+        if "%" not in verb:
+            return verb, body
+        name = f"C{number}"
+        config = {"durable_name": name, "ack_policy": "explicit", "filter_subject": "s.*.x"}
+        return verb % number, {"stream_name": "S", "config": config | body}
+
+    if verb.startswith("CONSUMER.LIST"):
+        for number in range(100):
+            made = {"durable_name": f"C{number}", "filter_subject": "s.*.x"}
+            ask = (f"CONSUMER.CREATE.S.C{number}", {"stream_name": "S", "config": made})
+            assert b'"error"' not in bench.ask(*ask)
+        assert b'"error"' not in bench.ask("STREAM.MSG.DELETE.S", {"seq": SUBJECTS})
+    bench.lines_of_turns = []
+    count = 1 if "LIST" in verb or "INFO" in verb else 70
+    answer = bench.ask(*(part for number in range(count) for part in one(number)))
+    assert answer.count(b"MSG r ") >= count and b'"error"' not in answer
+    assert max(bench.lines_of_turns) < LINES_OF_TURN_MAX, max(bench.lines_of_turns)
+
+
+@pytest.mark.parametrize("storage", ["memory", "file"])
+def test_many_purges_at_once_take_turns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, storage: str
+) -> None:
+    monkeypatch.setattr(memory, "_PURGED_AT_ONCE", 20)
+    bench = Bench(tmp_path)
+    config = {"name": "S", "subjects": ["s.>"], "storage": storage}
+    assert b'"error"' not in bench.ask("STREAM.CREATE.S", config)
+    bench.say(b"".join(b"PUB s.%d.%d 0\r\n\r\n" % (n % 30, n) for n in range(3000)))
+    catalog, run, purged = bench.node.accounts["$G"].catalog, bench.node.run, [0]
+    assert catalog is not None
+    store = catalog.streams["S"].store
+    purge_some = store.purge_some
+
+    def counted(*given: Any) -> tuple[int, int]:
+        purged[-1] += 1
+        return purge_some(*given)
+
+    def turn(now: int) -> None:
+        purged.append(0)
+        run(now)
+
+    monkeypatch.setattr(store, "purge_some", counted)
+    monkeypatch.setattr(bench.node, "run", turn)
+    requests = [("STREAM.PURGE.S", {"filter": f"s.{n}.*", "keep": 1}) for n in range(30)]
+    said = bench.ask(*(part for request in requests for part in request))
+    while said.count(b'"purged":99') < 30:
+        bench.now += MILLISECOND
+        said += bench.say(b"")
+    assert store.state().messages == 30
+    # Some begin, and one goes on.
+    assert max(purged) <= 3, purged
 
 
 def test_a_stream_made_again_while_a_restored_one_begins_to_listen_stays(tmp_path: Path) -> None:

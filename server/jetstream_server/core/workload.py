@@ -27,6 +27,7 @@ UNITS_OF_TURN = 60  # of about 0.1 ms
 FILE_UNITS = 10  # of a request that makes, changes or removes files
 UNIT_BYTES = 4096  # of a request's body
 ANSWER_UNIT_BYTES = 2048  # of an answer in JSON
+SUBJECTS_OF_UNIT = 10_000  # that an answer has looked at all together
 
 
 def units_of(size: int, *, is_costly: bool) -> int:

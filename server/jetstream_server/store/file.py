@@ -305,6 +305,10 @@ class FileStore:
         now known for all."""
         return not isinstance(wanted, SubjectSet) or wanted.decide(names_max)
 
+    def prepare_subjects(self, wanted: SubjectFilter | None, names_max: int) -> bool:
+        """Return True: counters of subjects are up to date."""
+        return True
+
     def count(self, wanted: SubjectFilter | None, start: int, stop: int | None = None) -> int:
         """Return the number of matching messages with start <= sequence < stop."""
         return self._reading.count(wanted, start, stop)

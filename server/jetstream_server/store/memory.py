@@ -30,12 +30,15 @@ from jetstream_server.store.ports import (
     Times,
     Window,
 )
+from jetstream_server.store.subject_index import SubjectIndex
 from jetstream_server.store.tally import Holding, Tally
 
 MESSAGE_OVERHEAD_BYTES = 16
 _REMOVED_AT_ONCE = 10_000  # a few milliseconds
 _LOOKED_AT_ONCE = 10_000  # messages that a filter decides on, likewise
-_SWEEP_MIN = 1024  # entries of `_order` or `_listed` that are dead before it is rebuilt
+_PURGED_AT_ONCE = 4000  # of which a filter decides that they go
+_SWEEP_MIN = 1024  # entries of `_order` that are dead before it is rebuilt
+_WALKED_FOR_ONE = 4  # messages walked in a range, in the time of one in the list of its subject
 
 
 class MemoryStore:
@@ -47,9 +50,7 @@ class MemoryStore:
         self._holding = Holding()
         self._messages: dict[int, StoredMessage] = {}  # by sequence
         self._subjects: dict[bytes, dict[int, None]] = {}  # the sequences of each, rising
-        # In the order in which they came; some are gone by now, or have come again.
-        self._listed: list[bytes] = []
-        self._listing = 0  # rises when that is swept
+        self._index = SubjectIndex(self._subjects)
         self._filters: WeakValueDictionary[tuple[bytes, ...], PatternFilter] = WeakValueDictionary()
         self._order: list[int] = []  # of sequences, see above
         self._times = array("q")  # of each of them
@@ -58,7 +59,11 @@ class MemoryStore:
         self._used = first_seq > 0  # a sequence was used, or is known to be the first
         self._last_seq = max(first_seq - 1, 0)
         self._last_ts = 0
-        self._grown: dict[bytes, None] = {}  # subjects appended to since `enforce` looked
+        # Subjects that messages came to, or of which some went, since anybody looked at these; and
+        # those at which `enforce` has yet to look because somebody else did.
+        self._grown: dict[bytes, None] = {}
+        self._shrunk: dict[bytes, None] = {}
+        self._untrimmed: dict[bytes, None] = {}
         self._overfull: dict[bytes, None] = {}  # subjects to which a new limit is yet to be applied
         self._enforced_per_subject = -1  # the limit by which all subjects were last looked at
 
@@ -78,19 +83,18 @@ class MemoryStore:
         """Store one message."""
         sequence = sequence or self._last_seq + 1
         assert sequence > self._last_seq, "sequences rise"
-        self._messages[sequence] = message = StoredMessage(
-            sequence, timestamp, subject, headers, payload
-        )
+        self._messages[sequence] = StoredMessage(sequence, timestamp, subject, headers, payload)
         sequences = self._subjects.get(subject)
         if sequences is None:
             sequences = self._subjects[subject] = {}
-            self._list(subject)
+            if self._index.add(subject):
+                self._forget_changes()
         sequences[sequence] = None
         self._grown[subject] = None
         self._order.append(sequence)
         self._times.append(timestamp)
         self._is_in_time &= timestamp >= self._last_ts
-        self._holding.add(_accounted(message))
+        self._holding.add(MESSAGE_OVERHEAD_BYTES + len(subject) + len(headers) + len(payload))
         self._used = True
         self._last_seq = sequence
         self._last_ts = timestamp
@@ -134,7 +138,7 @@ class MemoryStore:
         self, wanted: SubjectFilter | None, start: int, stop: int, count_max: int
     ) -> tuple[int, int]:
         """Remove some matching messages with start <= sequence < stop, at most `count_max`."""
-        most = min(count_max, _REMOVED_AT_ONCE)
+        most = min(count_max, _REMOVED_AT_ONCE if wanted is None else _PURGED_AT_ONCE)
         end, following = self._stretch(start)
         walk = (message.sequence for message in self._walk(wanted, start, end))
         found = list(islice(takewhile(lambda sequence: sequence < stop, walk), most))
@@ -180,10 +184,9 @@ class MemoryStore:
             overfull.clear()
             overfull.update((s, None) for s, its in self._subjects.items() if len(its) > limit)
         removed: list[tuple[int, int]] = []
-        for subject in self._grown:
-            if subject not in overfull:
+        for subject in self._take_grown():
+            if len(self._subjects.get(subject, ())) > limit and subject not in overfull:
                 self._trim_subject(subject, limit, len(self._messages), removed)
-        self._grown.clear()
         while overfull and (left := _REMOVED_AT_ONCE - len(removed)) > 0:
             subject = next(iter(overfull))
             if self._trim_subject(subject, limit, left, removed):
@@ -200,6 +203,14 @@ class MemoryStore:
             self._drop(sequence)
             removed.append((sequence, sequence + 1))
         return excess <= count_max
+
+    def _take_grown(self) -> dict[bytes, None]:
+        """Return the subjects that messages have come to since `enforce` looked."""
+        grown, self._grown = self._grown, {}
+        self._index.note(grown)
+        if self._untrimmed:
+            grown, self._untrimmed = self._untrimmed | grown, {}
+        return grown
 
     def next_expiry(self, max_age_ns: int) -> int | None:
         """Return when the oldest message passes `max_age_ns`."""
@@ -270,10 +281,11 @@ class MemoryStore:
 
     def load_last(self, wanted: SubjectFilter | None) -> StoredMessage | None:
         """Return the newest matching message."""
-        if isinstance(wanted, PatternFilter):
-            sequence = max((self.subject_last(s) for s in self._matching(wanted)), default=0)
-            return self._messages.get(sequence)
-        return self._messages[self._newest()] if self._messages else None
+        if not isinstance(wanted, PatternFilter):
+            return self._messages[self._newest()] if self._messages else None
+        if wanted.literals is None:
+            return self._messages.get(self._up_to_date().newest(self._flags(wanted)))
+        return self._messages.get(max(map(self.subject_last, wanted.literals)))
 
     def load_next(self, wanted: SubjectFilter | None, sequence: int) -> StoredMessage | None:
         """Return the first matching message at or after `sequence`."""
@@ -307,21 +319,34 @@ class MemoryStore:
     def decide(self, wanted: SubjectFilter | None, names_max: int) -> bool:
         """Decide on some more subjects."""
         return not isinstance(wanted, PatternFilter) or wanted.decide(
-            self._listed, self._listing, names_max
+            self._index.names, self._index.listing, names_max
         )
+
+    def prepare_subjects(self, wanted: SubjectFilter | None, names_max: int) -> bool:
+        """Count the messages of some more subjects, if the answer takes these counts."""
+        if isinstance(wanted, PatternFilter) and wanted.literals is not None:
+            return True
+        return self._up_to_date().catch_up(names_max)
 
     def count(self, wanted: SubjectFilter | None, start: int, stop: int | None = None) -> int:
         """Return the number of matching messages in a half-open range."""
-        if isinstance(wanted, PatternFilter):
-            found = (self._subjects[subject] for subject in self._matching(wanted))
-            if start <= self.first_seq and stop is None:
-                return sum(map(len, found))
-            end = self._last_seq + 1 if stop is None else stop
-            return sum(start <= sequence < end for sequences in found for sequence in sequences)
         if start <= self.first_seq and stop is None:
-            return len(self._messages)
-        end_index = len(self._order) if stop is None else self._find(stop)
-        return sum(s in self._messages for s in self._order[self._find(start) : end_index])
+            if not isinstance(wanted, PatternFilter):
+                return len(self._messages)
+            if wanted.literals is None:
+                return self._up_to_date().total(self._flags(wanted))
+            return sum(map(self.subject_count, wanted.literals))
+        first, last = self._find(start), len(self._order) if stop is None else self._find(stop)
+        if not isinstance(wanted, PatternFilter):
+            return sum(s in self._messages for s in self._order[first:last])
+        if (last - first) * _WALKED_FOR_ONE < len(self._messages):
+            return sum(1 for _ in self._walk(wanted, start, last))
+        if stop is not None:
+            return self.count(wanted, start) - self.count(wanted, max(start, stop))
+        if wanted.literals is None:
+            return self._up_to_date().since(self._flags(wanted), start)
+        held = (self._subjects[each] for each in self._names(wanted, start))
+        return sum(sum(map(start.__le__, sequences)) for sequences in held)
 
     def prepare_count(self, wanted: SubjectFilter | None, start: int, entries_max: int) -> bool:
         """Return True: there is nothing to prepare."""
@@ -330,11 +355,13 @@ class MemoryStore:
     def subject_counts(self, pattern: bytes) -> dict[bytes, int]:
         """Return message counts of the matching subjects."""
         wanted = PatternFilter((pattern,))
-        return {s: len(self._subjects[s]) for s in self._matching(wanted)}
+        if wanted.literals is None:
+            return self._up_to_date().counts(self._flags(wanted))
+        return {s: len(self._subjects[s]) for s in wanted.literals if s in self._subjects}
 
     def census(self) -> Census:
         """Return all subjects with their counts."""
-        return Census(list(self._subjects), array("Q", map(len, self._subjects.values())))
+        return self._up_to_date().census()
 
     def subject_last(self, subject: bytes) -> int:
         """Return the last sequence of a subject, 0 when it has none."""
@@ -353,11 +380,11 @@ class MemoryStore:
         self, wanted: SubjectFilter | None, up_to: int | None = None, count_max: int | None = None
     ) -> array[int]:
         """Return the last sequence (at most `up_to`) of each matching subject, rising."""
-        subjects = (
-            self._matching(wanted) if isinstance(wanted, PatternFilter) else list(self._subjects)
-        )
+        is_literal = isinstance(wanted, PatternFilter) and wanted.literals is not None
+        if not is_literal and (up_to is None or up_to >= self._last_seq):
+            return self._up_to_date().lasts(self._flags(wanted))
         found = []
-        for subject in subjects:
+        for subject in self._names(wanted):
             for sequence in reversed(self._subjects[subject]):
                 if up_to is None or sequence <= up_to:
                     found.append(sequence)
@@ -408,8 +435,8 @@ class MemoryStore:
         """Forget everything."""
         self._messages.clear()
         self._subjects.clear()
-        self._listed.clear()
-        self._listing += 1
+        self._index.clear([])
+        self._grown, self._shrunk, self._untrimmed = {}, {}, {}
         self._order.clear()
         self._times = array("q")
         self._head = 0
@@ -449,28 +476,50 @@ class MemoryStore:
             if message is not None and (decide is None or decide(message.subject)):
                 yield message
 
-    def _matching(self, wanted: PatternFilter) -> list[bytes]:
-        if wanted.literals is not None:
-            return [subject for subject in wanted.literals if subject in self._subjects]
-        found = dict.fromkeys(wanted.matching(self._listed, self._listing))
-        return [subject for subject in found if subject in self._subjects]
+    def _up_to_date(self) -> SubjectIndex:
+        """Return the index of subjects, which knows what has changed."""
+        if self._shrunk:
+            self._index.note(self._shrunk)
+            self._shrunk = {}
+        if self._grown:
+            if self._enforced_per_subject > 0:
+                self._untrimmed |= self._grown
+            self._index.note(self._grown)
+            self._grown = {}
+        return self._index
 
-    def _list(self, subject: bytes) -> None:
-        """List a subject; rebuild the list when most of it are subjects that are gone."""
-        self._listed.append(subject)
-        if len(self._listed) > 2 * len(self._subjects) + _SWEEP_MIN:
-            self._listed = list(self._subjects)
-            self._listing += 1
+    def _flags(self, wanted: SubjectFilter | None) -> bytearray:
+        """Return a byte for each subject of the index, 1 if it is wanted; not for literals."""
+        index = self._index
+        if isinstance(wanted, PatternFilter):
+            return wanted.flags(index.names, index.listing)
+        return bytearray(b"\1") * len(index.names)
+
+    def _names(self, wanted: SubjectFilter | None, low: int = 0) -> list[bytes]:
+        """Return the matching subjects that have messages from `low` on."""
+        if isinstance(wanted, PatternFilter) and wanted.literals is not None:
+            return [each for each in wanted.literals if self.subject_last(each) >= max(low, 1)]
+        index = self._up_to_date()
+        return [index.names[number] for number in index.present(self._flags(wanted), low)]
+
+    def _forget_changes(self) -> None:
+        """Forget which subjects have changed: all are counted anew."""
+        self._shrunk = {}
+        if len(self._grown) + len(self._untrimmed) > len(self._subjects):
+            # There is no limit, or they are trimmed in one go with all others.
+            self._grown, self._untrimmed, self._enforced_per_subject = {}, {}, -1
 
     def _drop(self, sequence: int) -> bool:
         message = self._messages.pop(sequence, None)
         if message is None:
             return False
-        self._holding.add(-_accounted(message))
-        sequences = self._subjects[message.subject]
+        subject, headers, payload = message.subject, message.headers, message.payload
+        self._holding.add(-MESSAGE_OVERHEAD_BYTES - len(subject) - len(headers) - len(payload))
+        sequences = self._subjects[subject]
         del sequences[sequence]
         if not sequences:
-            del self._subjects[message.subject]
+            del self._subjects[subject]
+        self._shrunk[subject] = None
         self._sweep()
         return True
 
@@ -483,12 +532,6 @@ class MemoryStore:
             self._order = [sequence for sequence in order if sequence in messages]
             self._times = array("q", [messages[each].timestamp for each in self._order])
             self._head = 0
-
-
-def _accounted(message: StoredMessage) -> int:
-    return (
-        MESSAGE_OVERHEAD_BYTES + len(message.subject) + len(message.headers) + len(message.payload)
-    )
 
 
 def _record(message: StoredMessage) -> bytes:

@@ -8,7 +8,6 @@ each of them with each subject would take minutes.
 from __future__ import annotations
 
 from functools import lru_cache
-from itertools import compress
 
 from jetstream_server.core.pattern_tree import PatternTree
 from jetstream_server.core.subject import is_literal, matches
@@ -70,11 +69,12 @@ class PatternFilter:
                     flags[place] |= subjects[place] in self._literals
         return stop == len(subjects)
 
-    def matching(self, subjects: list[bytes], listing: int) -> list[bytes]:
-        """Return which subjects of a store's list match."""
+    def flags(self, subjects: list[bytes], listing: int) -> bytearray:
+        """Return a byte for each subject of a store's list, 1 if it matches; there must be patterns
+        with wildcards."""
         while not self.decide(subjects, listing, len(subjects) * _COST_OF_WALK):
             continue
-        return list(compress(subjects, self._flags))
+        return self._flags
 
     def _matches(self, subject: bytes) -> bool:
         if subject in self._literals:

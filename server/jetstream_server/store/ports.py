@@ -268,6 +268,12 @@ class MessageStore(Protocol):
         long that takes."""
         ...
 
+    def prepare_subjects(self, wanted: SubjectFilter | None, names_max: int) -> bool:
+        """Do part of the work of a question about all matching subjects, on up to `names_max` of
+        those that have changed since the last one; tell whether nothing is left of it. If not, the
+        question does the rest, however long that takes."""
+        ...
+
     def count(self, wanted: SubjectFilter | None, start: int, stop: int | None = None) -> int:
         """Return the number of matching messages with start <= sequence < stop."""
         ...

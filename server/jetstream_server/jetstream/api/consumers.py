@@ -14,6 +14,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import Field
 
 from jetstream_server.core.provenance import is_from_server, is_own_subject
+from jetstream_server.core.workload import SUBJECTS_OF_UNIT, UNITS_OF_TURN
 from jetstream_server.jetstream import errors
 from jetstream_server.jetstream.api.list_page import page_of
 from jetstream_server.jetstream.api.long_requests import is_long
@@ -49,6 +50,7 @@ from jetstream_server.jetstream.required_level import check_required_level
 from jetstream_server.jetstream.slices import Sliced
 from jetstream_server.jetstream.stream import Stream
 from jetstream_server.jetstream.streams.messages.publish_headers import has_header
+from jetstream_server.jetstream.streams.reads.look_ahead import look_ahead
 from jetstream_server.jetstream.wire.go_json import (
     Enum,
     GoModel,
@@ -233,18 +235,21 @@ def _creation(
             compared = yield from compare_filters(stream, config)
             if catalog.streams.get(body.stream_name) is stream:
                 break
-    yield _create_now(catalog, request, body, config, compared)
+    answer = _create_now(catalog, request, body, config, compared)
+    if stream is not None and (config.filters or config.deliver_policy == "last_per_subject"):
+        catalog.context.workload.spend(stream.store.state().num_subjects // SUBJECTS_OF_UNIT)
+    yield answer
 
 
 def _look_ahead(
     stream: Stream, config: ConsumerConfig, wanted: SubjectFilter | None
 ) -> Iterator[None]:
     """Find out, one slice a step, what a consumer will ask of its stream when it is made."""
+    store = stream.store
+    if wanted is not None or config.deliver_policy == "last_per_subject":
+        yield from look_ahead(store, wanted, SUBJECTS_AT_ONCE)
     if wanted is None:
         return
-    store = stream.store
-    while not store.decide(wanted, SUBJECTS_AT_ONCE):
-        yield
     start = 0
     if config.deliver_policy == "by_start_sequence":
         start = config.opt_start_seq
@@ -327,6 +332,7 @@ def _at_once_or_later(
 ) -> dict[str, Any] | Later:
     if (answer := next(steps)) is not None:
         return answer
+    catalog.context.workload.spend(UNITS_OF_TURN)
     return Sliced(catalog.context.slices, lambda: steps)
 
 

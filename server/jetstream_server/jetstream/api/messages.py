@@ -9,12 +9,14 @@ from base64 import b64encode
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
-from jetstream_server.core.subject import is_valid_subject
+from jetstream_server.core.subject import is_literal, is_valid_subject
+from jetstream_server.core.workload import SUBJECTS_OF_UNIT, UNITS_OF_TURN
 from jetstream_server.jetstream import errors
 from jetstream_server.jetstream.api.request import Later, Request, route
 from jetstream_server.jetstream.api.request_body import read_body
 from jetstream_server.jetstream.catalog.catalog import Catalog
 from jetstream_server.jetstream.slices import Sliced
+from jetstream_server.jetstream.streams.reads.look_ahead import look_ahead
 from jetstream_server.jetstream.wire.go_json import (
     GoModel,
     Int,
@@ -52,16 +54,22 @@ class MessageDeleteRequest(GoModel):
 
 @route("STREAM.MSG.GET.*", "stream_msg_get_response", quiet=True)
 def get(catalog: Catalog, request: Request) -> dict[str, Any] | Later:
-    """Return one stored message; the next one of a subject is looked for in slices."""
+    """Return one stored message; what takes long is looked for in slices."""
     if is_empty_request(request.body):
         raise errors.BAD_REQUEST()
     body = read_body(catalog.context, request, MessageGetRequest)
     _check_selectors(body)
     store = catalog.stream(request.tokens[-1]).store
+    search = None
     if body.next_by_subj:
         search = _search(catalog, request.tokens[-1], body)
-        found = next(search)
-        return found if found is not None else Sliced(catalog.context.slices, lambda: search)
+    elif not is_literal(body.last_by_subj.encode()):
+        search = _search_last(catalog, request.tokens[-1], body)
+    if search is not None:
+        if (found := next(search)) is not None:
+            return found
+        catalog.context.workload.spend(UNITS_OF_TURN)
+        return Sliced(catalog.context.slices, lambda: search)
     message = _find(store, body)
     if message is None:
         raise errors.NO_MESSAGE_FOUND()
@@ -122,11 +130,32 @@ def _search(
             raise errors.STREAM_NOT_FOUND()
 
 
+def _search_last(
+    catalog: Catalog, name: str, body: MessageGetRequest
+) -> Iterator[dict[str, Any] | None]:
+    """Look for the newest message of many subjects, with pauses if there are very many of them."""
+    pattern = body.last_by_subj.encode()
+    if not is_valid_subject(pattern):
+        raise errors.NO_MESSAGE_FOUND()
+    stream = catalog.stream(name)
+    store = stream.store
+    wanted = store.filter([pattern])
+    for _ in look_ahead(store, wanted):
+        yield None
+        if catalog.stream(name) is not stream:  # raises if it is gone
+            raise errors.STREAM_NOT_FOUND()
+    message = store.load_last(wanted)
+    catalog.context.workload.spend(store.state().num_subjects // SUBJECTS_OF_UNIT)
+    if message is None:
+        raise errors.NO_MESSAGE_FOUND()
+    yield {"message": _described(message, body.no_hdr)}
+
+
 def _find(store: MessageStore, body: MessageGetRequest) -> StoredMessage | None:
     pattern = body.last_by_subj.encode()
     if pattern and not is_valid_subject(pattern):
         return None
-    if body.last_by_subj:
+    if pattern:
         return store.load_last(store.filter([pattern]))
     start = body.seq
     if body.start_time is not None:

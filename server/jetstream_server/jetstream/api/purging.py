@@ -7,17 +7,21 @@ all of it is done. Specification: docs/reference/streams.md#reading-and-removing
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from jetstream_server.base.clock import MILLISECOND
 from jetstream_server.base.errors import ApiError, StoreError
 from jetstream_server.core.containment import Incident
+from jetstream_server.core.workload import SUBJECTS_OF_UNIT
 from jetstream_server.jetstream import errors
 from jetstream_server.jetstream.slices import Outcome
 from jetstream_server.jetstream.stream import Stream
+from jetstream_server.jetstream.streams.reads.look_ahead import look_ahead
 from jetstream_server.jetstream.streams.removal.removal_checks import check_purge
 
 SUBJECTS_AT_ONCE = 200_000  # compared with a filter in one turn
+MESSAGES_AT_ONCE = 10_000  # looked at likewise, if they are in memory
+MESSAGES_OF_UNIT = 50  # of the workload
 _PAUSE_NS = MILLISECOND  # between two slices; also before another look at a disk that is behind
 
 
@@ -44,12 +48,19 @@ class Purging:
         self._stop = min(below or store.last_seq + 1, store.last_seq + 1)
         # Where the stream goes on, if that is beyond its end.
         self._beyond = 0 if self._wanted is not None or keep or below <= self._stop else below
+        self._ahead: Iterator[None] | None = None  # finds out what counting takes
         self._left: int | None = None  # how many go at most, once they are counted
         self._purged = 0
         self._finished: Callable[[Outcome], None] | None = None
+        self._waits_since = 0  # the turn in which the next slice was put off first
 
     def begin(self, now: int) -> int | None:
         """Remove the first slice; return how many went if that was all, None if not."""
+        state = self._stream.store.state()
+        units = min(state.messages, MESSAGES_AT_ONCE) // MESSAGES_OF_UNIT
+        if self._wanted is not None:
+            units += state.num_subjects // SUBJECTS_OF_UNIT
+        self._stream.context.workload.spend(units)
         return self._purged if self._remove(now) else None
 
     def go_on(self, finished: Callable[[Outcome], None]) -> None:
@@ -68,8 +79,14 @@ class Purging:
         self._stream.context.deadlines.schedule(self, now + _PAUSE_NS)
 
     def tick(self, now: int) -> None:
-        """Remove the next slice."""
+        """Remove the next slice, when its turn has come."""
         assert self._finished is not None, "it was told whom to tell"
+        workload = self._stream.context.workload
+        self._waits_since = self._waits_since or workload.turn
+        if not workload.takes_slice(self._waits_since):
+            self._stream.context.deadlines.schedule(self, now)
+            return
+        self._waits_since = 0
         try:
             if self._stream.outage or self._stream.store.offline:  # or removed meanwhile
                 raise errors.STREAM_GENERAL_ERROR("stream closed")
@@ -88,10 +105,12 @@ class Purging:
         """Count what is to go; tell whether there is time left to remove some of it."""
         store, wanted = self._stream.store, self._wanted
         is_long = store.state().num_subjects > SUBJECTS_AT_ONCE
-        if store.decide(wanted, SUBJECTS_AT_ONCE):
-            self._left = store.count(wanted, 0) - self._keep
-            return not is_long
-        return False
+        if self._ahead is None:
+            self._ahead = iter(() if wanted is None else look_ahead(store, wanted))
+        for _ in self._ahead:
+            return False
+        self._left = store.count(wanted, 0) - self._keep
+        return not is_long
 
     def _remove(self, now: int) -> bool:
         """Remove a slice; tell whether all is done."""

@@ -13,7 +13,7 @@ from jetstream_server.core.subject import is_valid_subject
 from jetstream_server.jetstream import errors
 from jetstream_server.jetstream.api.list_page import page_of
 from jetstream_server.jetstream.api.long_requests import answered_in_steps
-from jetstream_server.jetstream.api.purging import Purging
+from jetstream_server.jetstream.api.purging import MESSAGES_OF_UNIT, Purging
 from jetstream_server.jetstream.api.request import Later, Request, route
 from jetstream_server.jetstream.api.request_body import read_body_if_json, read_body_in_steps
 from jetstream_server.jetstream.catalog.catalog import Catalog
@@ -26,6 +26,7 @@ from jetstream_server.jetstream.stream_info import (
     listed_info,
     updated_info,
 )
+from jetstream_server.jetstream.streams.reads.look_ahead import COUNTED_AT_ONCE
 from jetstream_server.jetstream.streams.reads.subject_page import SubjectPage
 from jetstream_server.jetstream.wire.go_json import (
     GoModel,
@@ -164,6 +165,10 @@ def _sliced_info(
 ) -> Iterator[dict[str, Any] | None]:
     """Show a stream with very many subjects as it is when this begins."""
     stream = catalog.stream(request.tokens[-1])
+    while not stream.store.prepare_subjects(None, COUNTED_AT_ONCE):
+        yield None
+        if catalog.stream(request.tokens[-1]) is not stream:  # raises if it is gone
+            raise errors.STREAM_NOT_FOUND()
     deleted = stream.store.deleted() if body.deleted_details else None
     answer = full_info(stream, request.now, {"": 0}, deleted)  # holds the place of the subjects
     offset = max(body.offset, 0)
@@ -238,10 +243,13 @@ def purge(catalog: Catalog, request: Request) -> dict[str, Any] | Later:
     is_long = stream.config.is_memory and stream.store.state().messages > PURGED_AT_ONCE
     is_quick = is_all and not is_long
     if not pattern and not body.keep and is_quick:
-        return {"success": True, "purged": stream.purge(pattern, body.seq, 0, request.now)}
+        purged = stream.purge(pattern, body.seq, 0, request.now)
+        if stream.config.is_memory:
+            catalog.context.workload.spend(purged // MESSAGES_OF_UNIT)
+        return {"success": True, "purged": purged}
     purging = Purging(stream, pattern, body.seq, body.keep)
-    purged = purging.begin(request.now)
-    return purging if purged is None else {"success": True, "purged": purged}
+    done = purging.begin(request.now)
+    return purging if done is None else {"success": True, "purged": done}
 
 
 def _texts(catalog: Catalog, name: str) -> int:

@@ -16,6 +16,7 @@ from jetstream_server.store import memory
 @pytest.fixture
 def stream(bench: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(memory, "_REMOVED_AT_ONCE", 4)
+    monkeypatch.setattr(memory, "_PURGED_AT_ONCE", 4)
     stream = bench.stream()
     for number in range(20):
         bench.publish(stream, b"s.%d" % (number % 2))

@@ -71,7 +71,7 @@ class DirectGet:
         self._prefix_bytes = len(address) + 1
         self.interest = {(pattern, QUEUE): self for pattern in (address, address + b".>")}
         self._store = store
-        self._search = DirectSearch(self._stream, store)
+        self._search = DirectSearch(self._stream, store, workload)
         self._output = output
         self._workload = workload
 
@@ -208,6 +208,8 @@ class DirectGet:
             return search.batch(replies, reply, wanted)
         if wanted.names_message:
             return search.named(replies, reply, wanted)
+        if wanted.last_by_subj:
+            return search.newest(replies, reply, wanted)
         return search.following(replies, reply, wanted)
 
 

@@ -19,10 +19,12 @@ from itertools import islice
 
 from jetstream_server.base.errors import StoreError
 from jetstream_server.base.limits import PENDING_BYTES_MAX
+from jetstream_server.core.workload import SUBJECTS_OF_UNIT, Workload
 from jetstream_server.jetstream.streams.messages.publish_headers import extended
 from jetstream_server.jetstream.streams.messages.scan import WINDOW_MESSAGES, messages_in
 from jetstream_server.jetstream.streams.reads.direct_replies import DirectReplies
 from jetstream_server.jetstream.streams.reads.direct_selection import Selection
+from jetstream_server.jetstream.streams.reads.look_ahead import look_ahead
 from jetstream_server.kernels.direct_gets import encode_answers
 from jetstream_server.kernels.moments import time_text
 from jetstream_server.store.ports import MessageStore, StoredMessage, SubjectFilter
@@ -53,11 +55,13 @@ class DirectSearch:
     Args:
         stream: the stream's name, as the answers show it.
         store: its messages.
+        workload: is told what a turn has done of this.
     """
 
-    def __init__(self, stream: bytes, store: MessageStore) -> None:
+    def __init__(self, stream: bytes, store: MessageStore, workload: Workload) -> None:
         self._stream = stream
         self._store = store
+        self._workload = workload
 
     def named(self, replies: DirectReplies, reply: bytes, wanted: Selection) -> bytes:
         """Answer with the message of a sequence, or the last one of a subject."""
@@ -70,6 +74,17 @@ class DirectSearch:
         except StoreError as error:  # the store is offline now, and its stream says why
             return b"500 " + error.reason.encode()
         return self._answer_with(message, replies, reply, wanted)
+
+    def newest(self, replies: DirectReplies, reply: bytes, wanted: Selection) -> Steps:
+        """Answer with the last message of all subjects that match."""
+        store = self._store
+        filtered = store.filter([_encode(wanted.last_by_subj)])
+        yield from look_ahead(store, filtered)
+        self._looked_at_all()
+        return self._answer_with(store.load_last(filtered), replies, reply, wanted)
+
+    def _looked_at_all(self) -> None:
+        self._workload.spend(self._store.state().num_subjects // SUBJECTS_OF_UNIT)
 
     def following(self, replies: DirectReplies, reply: bytes, wanted: Selection) -> Steps:
         """Answer with the next message of a subject, or from a time on."""
@@ -187,10 +202,12 @@ class DirectSearch:
         filtered = store.filter(patterns)
         if is_long:
             yield
-        while not store.decide(filtered, _SLICE_SUBJECTS):
-            yield
+        yield from look_ahead(store, filtered)
         if is_long:
             yield
+        together = b"".join(patterns)
+        if b"*" in together or b">" in together:
+            self._looked_at_all()
         sequences = store.last_sequences(filtered, up_to, _MULTI_LAST_MAX)
         if not sequences:
             return _NO_RESULTS

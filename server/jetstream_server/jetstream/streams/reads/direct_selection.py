@@ -11,6 +11,7 @@ from typing import Any
 
 import orjson
 
+from jetstream_server.core.subject import is_literal
 from jetstream_server.jetstream.wire.go_time import parse_time
 
 
@@ -43,7 +44,9 @@ class Selection:
     @property
     def names_message(self) -> bool:
         """Tell whether it is clear where the only message is that is selected, if there is one."""
-        return bool(self.last_by_subj or (self.seq and not self.next_by_subj))
+        if self.last_by_subj:
+            return is_literal(self.last_by_subj.encode("utf-8", "surrogateescape"))
+        return bool(self.seq and not self.next_by_subj)
 
     @property
     def is_contradictory(self) -> bool:

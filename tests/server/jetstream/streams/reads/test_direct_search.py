@@ -6,6 +6,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from jetstream_server.core.workload import Workload
 from jetstream_server.jetstream.streams.reads import direct_search
 from jetstream_server.jetstream.streams.reads.direct_search import DirectSearch, Steps
 from jetstream_server.jetstream.streams.reads.direct_selection import Selection
@@ -45,7 +46,7 @@ def test_a_batch_is_what_a_plain_look_finds(seed: int, monkeypatch: pytest.Monke
     for number in range(40):
         store.append(b"s.%d" % random.randrange(4), b"", b"%d" % number, 5)
     store.delete(random.sample(range(1, 41), 10))
-    search = DirectSearch(b"S", store)
+    search = DirectSearch(b"S", store, Workload())
     for _ in range(20):
         seq, limit = random.randrange(1, 45), random.randrange(1, 12)
         subject = random.choice(["", "s.1", "s.*", "s.none"])
@@ -72,7 +73,7 @@ def test_a_little_takes_one_slice() -> None:
     store = MemoryStore()
     for number in range(3):
         store.append(b"s.%d" % number, b"", b"", 5)
-    search, replies = DirectSearch(b"S", store), Replies()
+    search, replies = DirectSearch(b"S", store, Workload()), Replies()
     for steps in (
         search.following(replies, b"r", Selection(seq=2, next_by_subj="s.*")),  # type: ignore[arg-type]
         search.batch(replies, b"r", Selection(seq=1, batch=3)),  # type: ignore[arg-type]

@@ -1,0 +1,25 @@
+"""What a store finds out about very many subjects before it answers for all of them at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from jetstream_server.store.ports import MessageStore, SubjectFilter
+
+# Each in some milliseconds.
+DECIDED_AT_ONCE = 200_000  # subjects that are compared with a filter
+COUNTED_AT_ONCE = 20_000  # whose messages are counted
+
+
+def look_ahead(
+    store: MessageStore, wanted: SubjectFilter | None, decided_max: int = DECIDED_AT_ONCE
+) -> Iterator[None]:
+    """Find it out, one slice a step, for a question about all that is wanted.
+
+    Args:
+        decided_max: subjects that one step compares with the filter.
+    """
+    while not store.decide(wanted, decided_max):
+        yield
+    while not store.prepare_subjects(wanted, COUNTED_AT_ONCE):
+        yield

@@ -1,0 +1,153 @@
+"""Numbers and counters of the subjects of a store in memory, for questions about very many of them.
+
+The store keeps the sequences of each subject. Here they are counted when somebody asks, some at a
+time, and again only those that have changed since: so messages that come and go cost nothing, and
+kernels answer what is asked.
+
+A number is a place in `names`. A subject that was gone and has come again stands there twice, and
+its later place has no messages.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Mapping
+
+from jetstream_server.kernels import filters
+from jetstream_server.store.ports import Census
+
+_SWEEP_MIN = 1024  # names of subjects that are gone, before they are left out
+_ANY_SEQ = (1 << 64) - 1
+
+
+class SubjectIndex:
+    """What is known of the subjects of one store.
+
+    Args:
+        sequences: those of each subject that has messages, rising; kept by the store.
+
+    Attributes:
+        names: of subjects, in the order in which they came; some are gone by now.
+        listing: rises when numbers change their meaning.
+    """
+
+    def __init__(self, sequences: Mapping[bytes, dict[int, None]]) -> None:
+        self._sequences = sequences
+        self.names: list[bytes] = []
+        self.listing = 0
+        self._numbers: dict[bytes, int] = {}  # of those that were counted
+        # By number; those beyond were never counted.
+        self._counts, self._firsts, self._lasts = array("Q"), array("Q"), array("Q")
+        self._changed: dict[bytes, None] = {}  # to be counted again
+
+    def add(self, name: bytes) -> bool:
+        """List a subject that has messages now; tell whether those that have none were left out."""
+        self.names.append(name)
+        is_swept = len(self.names) > 2 * len(self._sequences) + _SWEEP_MIN
+        if is_swept:
+            self.clear(list(self._sequences))
+        return is_swept
+
+    def clear(self, names: list[bytes]) -> None:
+        """List these subjects and no others."""
+        self.names = names
+        self.listing += 1
+        self._numbers = {}
+        self._counts, self._firsts, self._lasts = array("Q"), array("Q"), array("Q")
+        self._changed = {}
+
+    def note(self, changed: dict[bytes, None]) -> None:
+        """Note to which subjects messages have come, or of which some have gone."""
+        if not self._counts:
+            return  # all are yet to be counted
+        if self._changed:
+            self._changed.update(changed)
+        else:
+            self._changed = changed
+
+    def catch_up(self, subjects_max: int) -> bool:
+        """Count the messages of up to so many subjects; tell whether all are counted."""
+        known = len(self._counts)
+        stop = min(len(self.names), known + subjects_max)
+        self._take_in(known, stop)
+        if stop < len(self.names):
+            return False
+        self._renew(subjects_max - (stop - known))
+        return not self._changed
+
+    def _take_in(self, start: int, stop: int) -> None:
+        zeros = bytes(8 * (stop - start))
+        for column in (self._counts, self._firsts, self._lasts):
+            column.frombytes(zeros)
+        numbers, names = self._numbers, self.names
+        for number in range(start, stop):
+            name = names[number]
+            if numbers.setdefault(name, number) == number:
+                self._enter(name, number)
+            else:
+                self._changed[name] = None  # it has a number already
+
+    def _renew(self, subjects_max: int) -> None:
+        changed, numbers = self._changed, self._numbers
+        for _ in range(min(subjects_max, len(changed))):
+            name, _ = changed.popitem()
+            number = numbers.get(name)
+            if number is not None:  # else it was gone when numbers changed their meaning
+                self._enter(name, number)
+
+    def _enter(self, name: bytes, number: int) -> None:
+        held = self._sequences.get(name)
+        if held is None:
+            self._counts[number] = self._firsts[number] = self._lasts[number] = 0
+        else:
+            self._counts[number] = len(held)
+            self._firsts[number] = next(iter(held))
+            self._lasts[number] = next(reversed(held))
+
+    def _catch_up(self) -> None:
+        while not self.catch_up(max(len(self.names) + len(self._changed), 1)):
+            continue
+
+    def newest(self, flags: bytearray) -> int:
+        """Return the last sequence of all subjects of a set, 0 when none has any."""
+        self._catch_up()
+        number = filters.newest(flags, self._counts, self._lasts)
+        return self._lasts[number] if number >= 0 else 0
+
+    def total(self, flags: bytearray) -> int:
+        """Return how many messages the subjects of a set have."""
+        self._catch_up()
+        return filters.total(flags, self._counts)
+
+    def since(self, flags: bytearray, start: int) -> int:
+        """Return how many messages from a sequence on the subjects of a set have."""
+        self._catch_up()
+        begun = filters.present(flags, self._counts, self._firsts, start, _ANY_SEQ)
+        whole = filters.among(begun, len(flags))
+        found = filters.total(whole, self._counts)
+        parted = self.present(flags, start)
+        if len(parted) == len(begun):
+            return found
+        names, sequences = self.names, self._sequences
+        held = (sequences[names[number]] for number in parted if not whole[number])
+        return found + sum(sum(map(start.__le__, each)) for each in held)
+
+    def present(self, flags: bytearray, low: int = 0) -> array[int]:
+        """Return the numbers of the subjects of a set that have messages from `low` on."""
+        self._catch_up()
+        return filters.present(flags, self._counts, self._lasts, low, _ANY_SEQ)
+
+    def lasts(self, flags: bytearray) -> array[int]:
+        """Return the last sequence of each subject of a set that has messages, rising."""
+        _, lasts = filters.order(self.present(flags), self._lasts)
+        return lasts
+
+    def counts(self, flags: bytearray) -> dict[bytes, int]:
+        """Return how many messages each subject of a set has, without those that have none."""
+        names, counts = self.names, self._counts
+        return {names[number]: counts[number] for number in self.present(flags)}
+
+    def census(self) -> Census:
+        """Return all subjects with their counts."""
+        self._catch_up()
+        return Census(self.names, self._counts[:])

@@ -1,0 +1,100 @@
+"""What a store in memory says about very many subjects, against a plain look at all messages."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from jetstream_server.core.subject import matches
+from jetstream_server.store import subject_index
+from jetstream_server.store.memory import MemoryStore
+from jetstream_server.store.ports import Limits, StoredMessage
+
+PATTERNS = [(b"s.*",), (b"*.1",), (b"s.1", b"t.*"), (b"s.2",), (b"s.1", b"s.2"), (b"none.*",), ()]
+
+
+def held(store: MemoryStore, patterns: tuple[bytes, ...]) -> list[StoredMessage]:
+    every = (store.load(sequence) for sequence in range(1, store.last_seq + 1))
+    return [
+        message
+        for message in every
+        if message is not None
+        and (not patterns or any(matches(each, message.subject) for each in patterns))
+    ]
+
+
+def compare(store: MemoryStore, random: Random) -> None:
+    patterns = random.choice(PATTERNS)
+    wanted, found = store.filter(patterns), held(store, patterns)
+    lasts, counts = dict[bytes, int](), dict[bytes, int]()
+    for message in found:
+        lasts[message.subject] = message.sequence
+        counts[message.subject] = counts.get(message.subject, 0) + 1
+    assert store.load_last(wanted) == (found[-1] if found else None)
+    assert list(store.last_sequences(wanted)) == sorted(lasts.values())
+    assert store.count(wanted, 0) == len(found)
+    start = random.randrange(1, store.last_seq + 3)
+    stop = start + random.randrange(20)
+    sequences = [message.sequence for message in found]
+    assert store.count(wanted, start) == sum(start <= each for each in sequences)
+    assert store.count(wanted, start, stop) == sum(start <= each < stop for each in sequences)
+    if len(patterns) == 1:
+        assert store.subject_counts(patterns[0]) == counts
+    if not patterns:
+        census = store.census()
+        told = zip(census.names, census.counts, strict=False)
+        assert {name: count for name, count in told if count} == counts
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_it_is_what_a_plain_look_finds(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subject_index, "_SWEEP_MIN", 6)
+    random = Random(seed)
+    store = MemoryStore()
+    names = [b"%c.%d" % (random.choice(b"stu"), number) for number in range(12)]
+    limit = random.choice((-1, -1, 1, 3))
+    for number in range(400):
+        for _ in range(random.randrange(3)):
+            store.append(random.choice(names), b"", b"", number)
+        if random.random() < 0.5:
+            first = random.randrange(1, store.last_seq + 2)
+            store.delete(range(first, first + random.randrange(6)))
+        if random.random() < 0.02:
+            limit = random.choice((-1, 1, 3))
+        if random.random() < 0.3:
+            store.enforce(Limits(max_msgs_per_subject=limit, max_msgs=40), number)
+            most = max(map(store.subject_count, names))
+            assert limit < 0 or most <= limit
+        if random.random() < 0.3:
+            store.prepare_subjects(store.filter((b"s.*",)), random.randrange(1, 4))
+        if random.random() < 0.3:
+            compare(store, random)
+    assert len(store._index.names) <= 2 * 12 + 7
+    assert max(map(len, (store._grown, store._shrunk, store._untrimmed))) <= 12
+
+
+def test_only_so_many_are_counted_at_once_and_then_those_that_have_changed() -> None:
+    store = MemoryStore()
+    for number in range(100):
+        store.append(b"s.%d" % number, b"", b"", 1)
+    wanted = store.filter((b"s.*",))
+    steps = 1
+    while not store.prepare_subjects(wanted, 30):
+        steps += 1
+    assert steps == 4
+    store.delete([5])
+    store.append(b"s.7", b"", b"", 2)
+    assert not store.prepare_subjects(wanted, 1)
+    assert store.prepare_subjects(wanted, 1)
+    assert store.prepare_subjects(store.filter((b"s.7",)), 0)
+    assert store.count(wanted, 0) == 100
+    assert store.last_sequences(wanted)[-1] == 101
+
+
+def test_what_nobody_asks_for_is_not_kept_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subject_index, "_SWEEP_MIN", 10)
+    store = MemoryStore()
+    for number in range(500):
+        store.append(b"s.%d" % number, b"", b"", number)
+        store.enforce(Limits(max_msgs=5), number)
+    assert max(len(store._grown), len(store._shrunk)) < 50
