@@ -23,6 +23,7 @@ from jetstream_server.jetstream.api.dispatch import Api
 from jetstream_server.jetstream.catalog.catalog import Catalog
 from jetstream_server.jetstream.configs.stream_config import StreamConfig
 from jetstream_server.jetstream.consumers import pull, push
+from jetstream_server.jetstream.consumers.consumer import Consumer
 from jetstream_server.jetstream.context import Context
 from jetstream_server.jetstream.snapshots import archive, s2
 from jetstream_server.kernels import filters
@@ -782,6 +783,36 @@ def test_no_turn_looks_at_all_subjects_again_and_again(
     answer = bench.ask(*(part for number in range(count) for part in one(number)))
     assert answer.count(b"MSG r ") >= count and b'"error"' not in answer
     assert max(bench.lines_of_turns) < LINES_OF_TURN_MAX, max(bench.lines_of_turns)
+
+
+def test_a_long_list_of_consumers_is_made_in_turns(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    make_consumers(bench, 150)
+    catalog, run, shown = bench.node.accounts["$G"].catalog, bench.node.run, [0]
+    assert catalog is not None
+    readers = catalog.streams["B"].consumers
+    info = Consumer.info
+
+    def counted(consumer: Consumer, now: int) -> dict[str, Any]:
+        shown[-1] += 1
+        if sum(shown) == 70:  # some of those that come later go meanwhile
+            readers["C98"].delete(now)  # type: ignore[attr-defined]
+        return info(consumer, now)
+
+    def turn(now: int) -> None:
+        shown.append(0)
+        run(now)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Consumer, "info", counted)
+        patched.setattr(bench.node, "run", turn)
+        said = bench.ask("CONSUMER.LIST.B", b"")
+    body = said.split(b"\r\n")[1]
+    answer = json.loads(body)
+    names = [each["name"] for each in answer["consumers"]]
+    assert names == sorted(f"C{number}" for number in range(150) if number != 98)
+    assert (answer["total"], answer["offset"], answer["limit"]) == (149, 0, 256)
+    assert max(shown) <= 64, shown
 
 
 @pytest.mark.parametrize("storage", ["memory", "file"])

@@ -67,6 +67,7 @@ from jetstream_server.store.ports import SubjectFilter
 # How many entries one answer holds.
 NAMES_MAX = 1024
 LIST_MAX = 256
+SHOWN_AT_ONCE = 64
 SUBJECTS_AT_ONCE = 200_000  # for a filter, in a few milliseconds
 MESSAGES_AT_ONCE = 200_000  # counted, likewise
 FILTERS_AT_ONCE = 1000  # sorted into literals and others
@@ -361,15 +362,29 @@ def _listing(catalog: Catalog, request: Request) -> Iterator[dict[str, Any] | No
         consumers, page = _page(catalog, request, LIST_MAX, _texts)
     if len(consumers) < min(LIST_MAX, page["total"] - page["offset"]):
         page["limit"] = len(consumers)  # clients go on from there
-    stopped = {each.name: each.outage for each in consumers if each.outage}
-    shown = [consumer.info(request.now) for consumer in consumers if not consumer.outage]
-    for entry in shown:
-        # A list shows configs as they are stored, without what the server adds elsewhere.
-        metadata = entry["config"].get("metadata", {})
-        for key in ("_nats.level", "_nats.ver"):
-            metadata.pop(key, None)
+    stopped, shown = dict[str, str](), list[dict[str, Any]]()
+    for number, name in enumerate([each.name for each in consumers]):
+        if number and not number % SHOWN_AT_ONCE:
+            yield None
+        found = catalog.stream(request.tokens[2]).consumers.get(name)
+        if found is None:  # it has gone meanwhile
+            page["total"] -= 1
+        elif found.outage:
+            stopped[name] = found.outage
+        else:
+            shown.append(_listed(found, request.now))
     page |= {"consumers": shown}
     yield page | {"missing": list(stopped), "offline": stopped} if stopped else page
+
+
+def _listed(consumer: StreamConsumer, now: int) -> dict[str, Any]:
+    """Return an entry of a list: it shows the config as it is stored, without what the server adds
+    elsewhere."""
+    entry = consumer.info(now)
+    metadata = entry["config"].get("metadata", {})
+    for key in ("_nats.level", "_nats.ver"):
+        metadata.pop(key, None)
+    return entry
 
 
 def _texts(consumer: StreamConsumer) -> int:
