@@ -31,6 +31,7 @@ from jetstream_server.monitor.system_services import SystemServices
 from jetstream_server.node.auth.auth import Authenticator
 from jetstream_server.node.node import Node
 from jetstream_server.node.publishing import MESSAGES_OF_TURN_MAX
+from jetstream_server.node.session import Session
 from jetstream_server.store import memory
 from jetstream_server.store.disk.commit import GroupCommit
 from jetstream_server.store.disk.disk import OsDisk
@@ -783,6 +784,33 @@ def test_no_turn_looks_at_all_subjects_again_and_again(
     answer = bench.ask(*(part for number in range(count) for part in one(number)))
     assert answer.count(b"MSG r ") >= count and b'"error"' not in answer
     assert max(bench.lines_of_turns) < LINES_OF_TURN_MAX, max(bench.lines_of_turns)
+
+
+def test_many_clients_that_go_at_once_are_forgotten_in_turns(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    node, sessions = bench.node, []
+    for port in range(20):
+        sessions.append(session := node.open_session("10.0.0.2", port, NOW))
+        session.feed(b'CONNECT {"verbose":false}\r\n')
+        session.feed(b"".join(b"SUB c.%d.%d %d\r\n" % (port, n, n) for n in range(1000)))
+    while node.next_deadline() == 0:
+        bench.turn()
+    assert node.accounts["$G"].sublist.count > 20_000
+
+    def close(sessions: list[Session]) -> None:
+        for session in sessions:
+            node.close_session(session, "Client Closed", NOW)
+
+    assert lines_of(lambda: close(sessions[:3])) < 2 * LINES_OF_TURN_MAX
+    # The time for it is used up: the others' are marked, and no more.
+    assert lines_of(lambda: close(sessions[3:])) < 17 * 1000 * 3
+    bench.lines_of_turns = []
+    while node.next_deadline() == 0:
+        bench.turn()
+    assert max(bench.lines_of_turns) < 2 * LINES_OF_TURN_MAX
+    assert node.accounts["$G"].sublist.count < 1000
+    sids = [b"%d" % n for n in range(1000)]
+    assert [list(each.subscriptions) for each in node.closed] == [sids] * 20
 
 
 def test_a_long_list_of_consumers_is_made_in_turns(tmp_path: Path) -> None:

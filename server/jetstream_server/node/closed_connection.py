@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 # For all of them together, some 5 MB. Clients that come and go with thousands of subscriptions must
 # not fill the memory with what they had.
 SUBSCRIPTIONS_MAX = 20_000
-# A connection that had more is kept without them: noting them all would hold up other clients.
+# A connection that had more is kept without them.
 SUBSCRIPTIONS_OF_ONE_MAX = 5000
 
 _TOLD = ("name", "lang", "version")
@@ -39,16 +39,17 @@ class ClosedSubscription(NamedTuple):
     max_messages: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class ClosedConnection:
     """What is left of a session; named as there.
 
     Attributes:
         stop: when it ended.
         reason: why.
-        subscriptions: those it had; empty when they were too many, or when later connections needed
-            the room.
+        subscriptions: those it had, as far as they are noted; empty when they were too many, or
+            when later connections needed the room.
         subscription_count: how many there were.
+        is_detailed: they are to be noted.
     """
 
     cid: int
@@ -67,7 +68,13 @@ class ClosedConnection:
     user: User | None
     account: Account
     tls: ClientTls
+    is_detailed: bool
     backlog_bytes: int = 0
+
+    def note(self, subscription: Subscription) -> None:
+        """Note one of the subscriptions that it had, if there is room for them."""
+        if self.is_detailed:
+            self.subscriptions[subscription.sid] = _remains(subscription)
 
 
 class ClosedConnections:
@@ -83,13 +90,16 @@ class ClosedConnections:
     def __iter__(self) -> Iterator[ClosedConnection]:
         return iter(self._kept)
 
-    def add(self, session: Session, now: int) -> None:
-        """Keep what is to be told of a session that ends; it has its subscriptions still."""
+    def add(self, session: Session, now: int) -> ClosedConnection | None:
+        """Keep what is to be told of a session that ends; it has its subscriptions still.
+
+        Returns:
+            Where these are to be noted, as there is time for it; None for nowhere.
+        """
         self.total += 1
         if not self._count_max:
-            return
-        count = len(session.subscriptions)
-        kept = session.subscriptions if count <= SUBSCRIPTIONS_OF_ONE_MAX else {}
+            return None
+        count = session.subscription_count
         closed = ClosedConnection(
             session.cid,
             session.host,
@@ -101,27 +111,30 @@ class ClosedConnections:
             session.last_activity,
             session.rtt_ns,
             session.traffic,
-            {sid: _remains(each) for sid, each in kept.items()},
+            {},
             count,
             {key: session.options[key] for key in _TOLD if key in session.options},
             session.user,
             session.account,
             session.tls,
+            0 < count <= SUBSCRIPTIONS_OF_ONE_MAX,
         )
         self._kept.append(closed)
-        if closed.subscriptions:
+        if closed.is_detailed:
             self._detailed.append(closed)
             self._subscriptions += count
         if len(self._kept) > self._count_max:
             oldest = self._kept.popleft()
-            if oldest.subscriptions:
+            if oldest.is_detailed:
                 self._forget_subscriptions()
         while self._subscriptions > SUBSCRIPTIONS_MAX:
             self._forget_subscriptions()
+        return closed if closed.is_detailed else None
 
     def _forget_subscriptions(self) -> None:
         oldest = self._detailed.popleft()
         self._subscriptions -= oldest.subscription_count
+        oldest.is_detailed = False
         oldest.subscriptions.clear()
 
 

@@ -31,7 +31,7 @@ from jetstream_server.node.accounts.account import Account
 from jetstream_server.node.accounts.account_links import AccountLinks
 from jetstream_server.node.auth.auth import GLOBAL_ACCOUNT, Gatekeeper, User
 from jetstream_server.node.auth.password_check import AtOnce, PasswordChecker
-from jetstream_server.node.closed_connection import ClosedConnections
+from jetstream_server.node.closed_connection import ClosedConnection, ClosedConnections
 from jetstream_server.node.lame_duck import LameDuck
 from jetstream_server.node.late_output import LateOutput
 from jetstream_server.node.listener import Listener
@@ -146,7 +146,7 @@ class Node:
         self._touched: dict[Session, None] = {}  # with output for the pump to write
         self._held: Held = []  # output that waits for the next flush
         # Subscriptions of clients that are gone, which are yet to be taken out.
-        self._given_up: deque[tuple[Account, list[Subscription]]] = deque()
+        self._given_up: deque[tuple[Account, list[Subscription], ClosedConnection | None]] = deque()
         self._given_up_left = GIVEN_UP_OF_TURN_MAX  # for which this turn has time
         self._timers: DeadlineHeap[Session] = DeadlineHeap()
         self._account_timers: DeadlineHeap[Account] = DeadlineHeap()
@@ -188,8 +188,8 @@ class Node:
         session.close(reason)
         if self.trace is not None:
             self.trace.closed(session)
-        self.closed.add(session, now or session.last_activity)
-        self.give_up_subscriptions(session.account, session.end())
+        closed = self.closed.add(session, now or session.last_activity)
+        self.give_up_subscriptions(session.account, session.end(), closed)
         if self.chronicle is not None:
             self.tell(self.chronicle.disconnected, session, now or session.last_activity)
         self._fed.pop(session, None)
@@ -197,10 +197,20 @@ class Node:
         self._timers.cancel(session)
         self.stats.traffic.add(session.traffic)  # what the client did stays in the totals
 
-    def give_up_subscriptions(self, account: Account, subscriptions: list[Subscription]) -> None:
-        """Take closed subscriptions out of an account's list, as turns have time for it."""
+    def give_up_subscriptions(
+        self,
+        account: Account,
+        subscriptions: list[Subscription],
+        closed: ClosedConnection | None = None,
+    ) -> None:
+        """Take closed subscriptions out of an account's list, as turns have time for it.
+
+        Args:
+            closed: where they are noted then.
+        """
         if subscriptions:
-            self._given_up.append((account, subscriptions))
+            subscriptions.reverse()  # they are taken from the end
+            self._given_up.append((account, subscriptions, closed))
             self._forget_given_up()
 
     def info(
@@ -322,11 +332,13 @@ class Node:
         turn has time for, however many clients are gone; whoever publishes meanwhile does not reach
         them."""
         while self._given_up and self._given_up_left > 0:
-            account, subscriptions = self._given_up[0]
+            account, subscriptions, closed = self._given_up[0]
             while subscriptions and self._given_up_left > 0:
                 subscription = subscriptions.pop()
                 self._given_up_left -= 1 + len(subscription.subject) // SUBJECT_BYTES_OF_OP
                 account.unsubscribe(subscription)
+                if closed is not None:
+                    closed.note(subscription)
             if not subscriptions:
                 self._given_up.popleft()
 
