@@ -2,8 +2,14 @@
 
 What the origin no longer has is missing here too, as sequences without a message; what it removes
 later is kept. Nobody publishes to a mirror. Where to go on after a restart is the last sequence
-stored, so there is no state besides the messages. Once it has caught up, a mirror with
-`mirror_direct` answers the direct gets of its origin, as one member of a queue group.
+stored. Once it has caught up, a mirror with `mirror_direct` answers the direct gets of its origin,
+as one member of a queue group.
+
+An origin that was deleted and made again has other messages under sequences that the mirror has.
+They are passed over, and never acknowledged, as a work queue would remove them. Up to where that is
+so has to be remembered: once limits have removed all that was there before, nothing else tells. It
+is on the disk before anything behind it is stored, as the line is set up again in between, and that
+request waits for the disk like every other.
 
 Specification: docs/reference/mirrors.md#mirrors.
 """
@@ -11,7 +17,7 @@ Specification: docs/reference/mirrors.md#mirrors.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from random import Random
 
 from jetstream_server.base.errors import ApiError, StoreError
@@ -37,11 +43,22 @@ _LAG_MAX = 10
 class Mirror:
     """What makes a stream a mirror. A FeedReader.
 
+    Args:
+        passed_until: up to this sequence, a message that is not here may never have been.
+        note_passed: keeps a new one on the disk.
+
     Attributes:
         is_complete: since the line was last set up, nothing was passed over that is not held.
     """
 
-    def __init__(self, contents: Contents, context: Context, origin: OriginConfig) -> None:
+    def __init__(
+        self,
+        contents: Contents,
+        context: Context,
+        origin: OriginConfig,
+        passed_until: int,
+        note_passed: Callable[[int], None],
+    ) -> None:
         self.origin = origin
         name = contents.name
         seed = f"{name} {context.account}"
@@ -52,6 +69,9 @@ class Mirror:
         self._renaming = Renaming(origin.subject_transforms, Random(name))
         self._interest = Interest(context.sublist, context.deadlines)
         self._is_answering = False
+        self._passed_until = passed_until
+        self._note_passed = note_passed
+        self._told_until = -1  # which `_passed_until` was told of
         self.is_complete = True
 
     @property
@@ -85,6 +105,8 @@ class Mirror:
         contents = self._contents
         first = contents.store.last_seq + 1
         try:
+            if not self._look_back(arrival):
+                return False  # it comes again when that is noted
             self._append(arrival, now)
         except StoreError as failure:
             contents.not_stored(failure)
@@ -101,10 +123,6 @@ class Mirror:
     def _append(self, arrival: Arrival, now: int) -> None:
         sequences = arrival.sequences
         at = bisect_right(sequences, self.position)
-        if at and self.is_complete:
-            self.is_complete = self._holds(sequences[:at], arrival.timestamps[:at])
-            if not self.is_complete:
-                self._tell_of_another(sequences[0])
         while at < len(sequences):
             store = self._contents.store
             if not store.last_seq or store.first_seq > store.last_seq:
@@ -117,25 +135,58 @@ class Mirror:
                 self._append_one(arrival, at, now)
             at = stop
 
-    def _holds(self, sequences: Sequence[int], timestamps: Sequence[int]) -> bool:
-        """Tell whether these, up to the position, were stored here, as far as can be known.
+    def _look_back(self, arrival: Arrival) -> bool:
+        """See whether what arrived up to the position was stored here; return False if it shows
+        that the origin is another one than before."""
+        sequences, timestamps = arrival.sequences, arrival.timestamps
+        stop = bisect_right(sequences, self.position)
+        start = bisect_right(sequences, self._passed_until, 0, stop)
+        another = self._first_of_another(sequences[start:stop], timestamps[start:stop])
+        if another:
+            self._passed_until = self.position
+            self._note_passed(self.position)
+            self._tell(f"message {another} of {self.origin.name!r} is another one")
+            return False
+        if start and self.is_complete:
+            passed = self._first_not_held(sequences[:start], timestamps[:start])
+            if passed:
+                self.is_complete = False
+                self._tell(f"message {passed} of {self.origin.name!r} may be another one")
+        return True
 
-        An origin that was deleted and made again has other messages under the same sequences. They
-        are younger than the message here or, if that is gone, than the next one: what was stored of
-        the new origin since is younger than all that was passed over before.
+    def _first_of_another(self, sequences: Sequence[int], timestamps: Sequence[int]) -> int:
+        """Return the first of these that another stream stored than the one copied last, 0 if there
+        is none, as far as can be known.
+
+        What a stream made anew has is younger than the message here or, if that is gone, than the
+        next one, as nothing of the new stream is here yet.
         """
+        if not sequences:
+            return 0
         store = self._contents.store
         newest = store.state().last_ts
         for sequence, timestamp in zip(sequences, timestamps, strict=True):
             message = store.load_next(None, sequence)
             if timestamp > (newest if message is None else message.timestamp):
-                return False
-        return True
+                return sequence
+        return 0
 
-    def _tell_of_another(self, sequence: int) -> None:
-        contents = self._contents
-        text = f"message {sequence} of {self.origin.name!r} is another one than was stored before"
-        self._context.log("WRN", f"mirror '{contents.name}': {text}; it is left where it is")
+    def _first_not_held(self, sequences: Sequence[int], timestamps: Sequence[int]) -> int:
+        """Return the first of these that is not here under its own time, 0 if all are."""
+        store = self._contents.store
+        for sequence, timestamp in zip(sequences, timestamps, strict=True):
+            message = store.load(sequence)
+            if message is None or message.timestamp != timestamp:
+                return sequence
+        return 0
+
+    def _tell(self, what: str) -> None:
+        """Say what is passed over, once for each stream that was made anew."""
+        if self._told_until == self._passed_until:
+            return
+        self._told_until = self._passed_until
+        text = f"{what} than was stored before; it is left where it is"
+        self._context.log("WRN", f"mirror '{self._contents.name}': {text}")
 
     def _plain_stop(self, arrival: Arrival, at: int) -> int:
         """Return where the stretch ends that can be stored as it is; `at` when there is none."""

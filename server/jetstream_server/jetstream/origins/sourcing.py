@@ -8,6 +8,9 @@ Where a source was is told by the newest of its messages. As messages are remove
 the consumers of a work queue, it is also noted in a file. A note covers what was stored up to then;
 it is not believed if the store has lost messages since (for instance because it does not sync).
 
+The same file has what a mirror has passed over (`mirror.py`). Without it, as in a stream that was
+restored or is older than such notes, anything may have been.
+
 Specification: docs/reference/mirrors.md#sources.
 """
 
@@ -83,7 +86,13 @@ class Sourcing:
         if self._mirror is not None:
             self._mirror.answer_for_origin()
         elif config.mirror is not None:
-            self._mirror = Mirror(self._contents, self._context, config.mirror)
+            self._mirror = Mirror(
+                self._contents,
+                self._context,
+                config.mirror,
+                self._passed_until(),
+                self._note_passed,
+            )
             self._mirror.feed.start(now)
         self._follow_sources(config.sources, now)
         if self._mirror is not None or self._sources:
@@ -196,21 +205,51 @@ class Sourcing:
         found |= last_positions(store, keys - noted.keys())
         return noted | found
 
+    # -- what a mirror has passed over -----------------------------------------------------
+
+    def _passed_until(self) -> int:
+        """Return up to which sequence it is not known whether what is gone here was here."""
+        last_seq = self._contents.store.last_seq
+        note, is_whole = self._load()
+        noted = note.get("passed_until") if is_whole else None
+        if not isinstance(noted, int):
+            self._note_passed(last_seq)
+            return last_seq
+        return min(noted, last_seq)  # sequences that a crash has taken back are used again
+
+    def _note_passed(self, sequence: int) -> None:
+        last_seq = self._contents.store.last_seq
+        note = {"last_seq": last_seq, "sources": {}, "passed_until": sequence}
+        self._file.save(orjson.dumps(note))
+
+    # -- reading notes ---------------------------------------------------------------------
+
     def _noted(self) -> tuple[int, dict[str, SourcePosition]]:
         """Return what the file says, and the last sequence of the stream when that was noted."""
+        note, _ = self._load()
+        try:
+            if note:
+                return int(note["last_seq"]), {
+                    key: SourcePosition(key, int(sequence), str(identity))
+                    for key, (sequence, identity) in note["sources"].items()
+                }
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            self._tell_of_damage(error)
+        return 0, {}
+
+    def _load(self) -> tuple[dict[str, Any], bool]:
+        """Return what the file holds, empty for nothing; and whether that was written last."""
         try:
             data = self._file.load()
-            if data is None:
-                return 0, {}
-            note = orjson.loads(data)
-            return int(note["last_seq"]), {
-                key: SourcePosition(key, int(sequence), str(identity))
-                for key, (sequence, identity) in note["sources"].items()
-            }
-        except (StoreError, ValueError, KeyError, TypeError, AttributeError) as error:
-            text = f"progress of its sources can not be read: {error}"
-            self._context.log("WRN", f"stream '{self._contents.name}': {text}")
-            return 0, {}
+            note = {} if data is None else orjson.loads(data)
+        except (StoreError, ValueError) as error:
+            self._tell_of_damage(error)
+            return {}, False
+        return (note, not self._file.damage) if isinstance(note, dict) else ({}, False)
+
+    def _tell_of_damage(self, error: Exception) -> None:
+        text = f"progress of its sources can not be read: {error}"
+        self._context.log("WRN", f"stream '{self._contents.name}': {text}")
 
     def origin_appeared(self, name: str, now: int) -> None:
         """A stream was made in this account; whoever waits for it need not wait any longer."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from jetstream_server.base.clock import MILLISECOND, SECOND
@@ -177,6 +178,152 @@ def test_what_was_passed_over_is_not_acknowledged_after_a_restart_either(
     for _ in range(15):
         again.advance(SECOND)
     assert {1, 2} <= {message[0] for message in contents(again, "O")}
+
+
+def outlived_by_new_ones(transfers: Any, **config: Any) -> None:
+    """Have a mirror with limits whose messages are all of the second of two origins by one name,
+    which has nine that were passed over."""
+    transfers.stream("O", count=9)
+    create(transfers, "M", mirror={"name": "O"}, max_msgs=2, **config)
+    transfers.advance(SET_UP)
+    transfers.ask("STREAM.DELETE.O")
+    transfers.advance(SECOND)
+    transfers.stream("O", retention="workqueue")
+    fill(transfers, "O", 15)
+    for _ in range(15):
+        transfers.advance(SECOND)
+    assert [message[0] for message in contents(transfers, "M")] == [14, 15]
+    assert len(contents(transfers, "O")) == 15
+
+
+def test_what_was_passed_over_is_known_when_nothing_of_the_old_origin_is_left(
+    transfers: Any, make_transfers: Callable[[], Any]
+) -> None:
+    outlived_by_new_ones(transfers)
+    for _ in range(2):
+        transfers.catalog.stop(transfers.now)
+        transfers.commit.drain()
+        transfers = make_transfers()
+        for _ in range(15):
+            transfers.advance(SECOND)
+        assert len(contents(transfers, "O")) == 15
+    told = [text for level, text in transfers.logged if level == "WRN" and "mirror 'M'" in text]
+    assert told == [
+        "mirror 'M': message 1 of 'O' may be another one than was stored before;"
+        " it is left where it is"
+    ]
+
+
+def test_what_was_passed_over_is_known_by_a_mirror_in_memory_that_was_given_up(
+    transfers: Any,
+) -> None:
+    outlived_by_new_ones(transfers, storage="memory")
+    stream = transfers.catalog.streams["M"]
+    stream.sourcing.abandon()
+    stream.sourcing.follow_config(transfers.now)
+    for _ in range(15):
+        transfers.advance(SECOND)
+    assert len(contents(transfers, "O")) == 15
+
+
+def test_what_was_passed_over_is_on_the_disk_before_what_is_behind_it(transfers: Any) -> None:
+    """Not even with it: a full disk may have room for the one and not for the other."""
+    transfers.stream("O", count=9)
+    create(transfers, "M", mirror={"name": "O"})
+    transfers.advance(SET_UP)
+    transfers.ask("STREAM.DELETE.O")
+    transfers.advance(SECOND)
+    transfers.stream("O", retention="workqueue")
+    fill(transfers, "O", 15)
+    folder = transfers.catalog.streams["M"].folder
+    flushes: dict[int, int] = {}  # when the note was first found, and when what is behind it
+    while len(flushes) < 2:
+        transfers.advance(SECOND // 10)
+        note = json.loads(folder.sources().load())
+        if note["passed_until"] == 9:
+            flushes.setdefault(9, transfers.commit.taken)
+        if (last := contents(transfers, "M")[-1][0]) > 9:
+            assert note["passed_until"] == 9
+            flushes.setdefault(last, transfers.commit.taken)
+    assert flushes[9] < flushes[15]
+
+
+def test_what_is_gone_from_a_mirror_without_a_note_is_not_acknowledged(
+    transfers: Any, make_transfers: Callable[[], Any], tmp_path: Path
+) -> None:
+    """As of one that an older version has left, or one that was restored."""
+    outlived_by_new_ones(transfers)
+    transfers.catalog.stop(transfers.now)
+    transfers.commit.drain()
+    (notes,) = tmp_path.rglob("M/sources/state.*")
+    content = notes.read_bytes()
+    for damaged in (None, content[:-1], b"", content.replace(b"passed_until", b"passed-until")):
+        if damaged is None:
+            notes.unlink()
+        else:
+            notes.write_bytes(damaged)
+        again = make_transfers()
+        for _ in range(15):
+            again.advance(SECOND)
+        assert len(contents(again, "O")) == 15
+        again.catalog.stop(again.now)
+        again.commit.drain()
+        (notes,) = tmp_path.rglob("M/sources/state.*")
+
+
+def test_what_is_gone_from_a_mirror_that_was_restored_is_not_acknowledged(transfers: Any) -> None:
+    outlived_by_new_ones(transfers)
+    _, archive = transfers.snapshot("M")
+    transfers.ask("STREAM.DELETE.M")
+    answer = transfers.restore("M", archive, subjects=[], mirror={"name": "O"}, max_msgs=2)
+    assert answer["state"]["last_seq"] == 15
+    for _ in range(15):
+        transfers.advance(SECOND)
+    fill(transfers, "O", 5)
+    for _ in range(5):
+        transfers.advance(SECOND)
+    assert [message[0] for message in contents(transfers, "M")] == [19, 20]
+    assert len(contents(transfers, "O")) == 20
+
+
+def test_what_is_there_is_acknowledged_by_a_mirror_without_a_note(
+    transfers: Any, make_transfers: Callable[[], Any], tmp_path: Path
+) -> None:
+    transfers.stream("O", retention="workqueue")
+    create(transfers, "M", mirror={"name": "O"})
+    transfers.advance(SET_UP)
+    fill(transfers, "O", 6)
+    assert len(contents(transfers, "O")) == 6  # flow control has not asked yet
+    transfers.catalog.stop(transfers.now)
+    transfers.commit.drain()
+    for notes in tmp_path.rglob("M/sources/state.*"):
+        notes.unlink()
+    again = make_transfers()
+    for _ in range(20):
+        again.advance(SECOND)
+    assert contents(again, "O") == []
+    assert len(contents(again, "M")) == 6
+
+
+def test_a_third_origin_is_known_behind_what_was_passed_over_of_the_second(
+    transfers: Any, make_transfers: Callable[[], Any]
+) -> None:
+    """Others take what it has below; what it has above is not what the mirror stored."""
+    outlived_by_new_ones(transfers)
+    transfers.ask("STREAM.DELETE.O")
+    transfers.advance(SECOND)
+    transfers.stream("O", retention="workqueue")
+    fill(transfers, "O", 30)
+    for _ in range(30):
+        transfers.advance(SECOND)
+    assert [message[0] for message in contents(transfers, "M")] == [29, 30]
+    transfers.ask("STREAM.PURGE.O", {"seq": 10})
+    transfers.catalog.stop(transfers.now)
+    transfers.commit.drain()
+    again = make_transfers()
+    for _ in range(15):
+        again.advance(SECOND)
+    assert [message[0] for message in contents(again, "O")] == [*range(10, 31)]
 
 
 def test_what_a_mirror_no_longer_has_is_known_by_its_time(transfers: Any) -> None:
