@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from jetstream_server.core.subscription import Stretch, Subscription
 from jetstream_server.node.accounts.account import Account
+from jetstream_server.node.accounts.crossing import cross, has_to_wait
 from jetstream_server.protocol.ops import PubRun
 
 # Buckets of a domain are reached through its API prefix too.
@@ -35,8 +36,10 @@ class DomainMapping:
     def receive(self, stretch: Stretch) -> None:
         """Publish messages again under their mapped subjects, in the name of who sent them."""
         for index in stretch.indices:
+            if has_to_wait(stretch, index):
+                return
             mapped = self.mapped(stretch.run, index)
-            self._account.router.route(mapped, stretch.sender, stretch.now)
+            cross(self._account.router, mapped, stretch.sender, stretch.now, stretch.answers)
 
     def mapped(self, run: PubRun, index: int) -> PubRun:
         """Return a message under its mapped subject."""

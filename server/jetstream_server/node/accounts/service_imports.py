@@ -24,6 +24,7 @@ from jetstream_server.jetstream.streams.messages.publish_headers import (
 )
 from jetstream_server.jetstream.wire.go_json import encode
 from jetstream_server.node import service_latency
+from jetstream_server.node.accounts.crossing import cross, has_to_wait
 from jetstream_server.node.accounts.service_replies import ACK_PREFIX, ResponseTerms
 from jetstream_server.node.trace_request import with_destination
 from jetstream_server.protocol.ops import PubRun
@@ -87,8 +88,10 @@ class ServiceImport:
 
     def receive(self, stretch: Stretch) -> None:
         """Publish requests in the exporting account."""
+        if has_to_wait(stretch, stretch.start):
+            return
         request, crossing = self.crossing(stretch)
-        self.exporter.router.route(crossing, request, stretch.now)
+        cross(self.exporter.router, crossing, request, stretch.now, request.answers)
 
     def crossing(self, stretch: Stretch) -> tuple[ServiceRequest, PubRun]:
         """Return requests as they are published in the exporting account, and in whose name."""

@@ -25,6 +25,7 @@ from jetstream_server.core.sublist import Match, Sublist
 from jetstream_server.core.subscription import Sender, Stretch, Subscription
 from jetstream_server.jetstream.output import Output
 from jetstream_server.node import service_latency
+from jetstream_server.node.accounts.crossing import cross, has_to_wait
 from jetstream_server.node.router import Router
 from jetstream_server.node.service_latency import LatencyTerms, TimedRequest
 from jetstream_server.protocol.ops import PubRun
@@ -185,6 +186,8 @@ class ServiceReplies:
     def receive(self, stretch: Stretch) -> None:
         """Hand answers on to whoever asked."""
         for index in stretch.indices:
+            if has_to_wait(stretch, index):
+                return
             self._answer(stretch.run, index, stretch.sender, stretch.now)
 
     def _answer(self, run: PubRun, index: int, sender: Sender | None, now: int) -> None:
@@ -212,4 +215,5 @@ class ServiceReplies:
         if reply and not reply.startswith(ACK_PREFIX):
             reply = expected.requester.replies.expect(self._account, reply, terms, now)
         answer = PubRun.single(expected.reply, reply, headers, payload)
-        expected.requester.router.route(answer, None, now)
+        waiting = None if sender is None else sender.answers
+        cross(expected.requester.router, answer, None, now, waiting)

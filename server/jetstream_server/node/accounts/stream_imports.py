@@ -50,6 +50,7 @@ class StreamImport:
         self._importer = importer
         self._exporter = exporter
         self._mapping = mapping
+        self._renaming = Renaming(mapping)
         self._allows_trace = allows_trace
         self._shadows: dict[Subscription, Subscription] = {}
         self.outage = ""
@@ -93,7 +94,7 @@ class StreamImport:
         part = intersection(sub.subject, self._mapping.target)
         if part is None:
             return
-        shadow = Shadow(sub, self._importer, self._mapping, allows_trace=self._allows_trace)
+        shadow = Shadow(sub, self._importer, self._renaming, allows_trace=self._allows_trace)
         # A subject that is renamed has to be renamed message by message, not in encoded frames.
         outlet = shadow if sub.outlet is not None and self._mapping.is_identity else None
         self._shadows[sub] = Subscription(
@@ -111,27 +112,63 @@ class StreamImport:
             self._importer.containment.contain(error, 0)
 
 
+class Renaming:
+    """Messages of an exporter under the importer's subjects.
+
+    Those that go to one subscription after another are renamed once.
+
+    Args:
+        mapping: from the exporter's subjects to the importer's.
+    """
+
+    def __init__(self, mapping: WildcardMapping) -> None:
+        self._mapping = mapping
+        self._asked = (0, 0, 0)  # for which messages, last
+        self._last: tuple[PubRun, PubRun] | None = None  # if they were asked for twice
+
+    @property
+    def is_identity(self) -> bool:
+        """Return whether the subjects are the same."""
+        return self._mapping.is_identity
+
+    def renamed(self, run: PubRun, start: int, stop: int) -> PubRun:
+        """Return messages `start` up to `stop` of a run, renamed."""
+        last, asked = self._last, (id(run), start, stop)
+        if last is not None and last[0] is run and asked == self._asked:
+            return last[1]
+        forward = self._mapping.forward
+        renamed = PubRun.of(
+            [
+                (forward(run.subject(at)), run.reply(at), run.headers(at), run.payload(at))
+                for at in range(start, stop)
+            ]
+        )
+        self._last = (run, renamed) if asked == self._asked else None
+        self._asked = asked
+        return renamed
+
+
 class Shadow:
     """Stands in the exporter for a subscription of the importer. A Receiver, and an Outlet.
 
     Args:
         original: the importer's subscription.
         importer: its account.
-        mapping: from the exporter's subjects to the importer's.
+        renaming: from the exporter's subjects to the importer's.
     """
 
     def __init__(
         self,
         original: Subscription,
         importer: Account,
-        mapping: WildcardMapping,
+        renaming: Renaming,
         *,
         allows_trace: bool = False,
     ) -> None:
         self.original = original
         self.importer = importer
         self.allows_trace = allows_trace
-        self._mapping = mapping
+        self._renaming = renaming
 
     @property
     def _outlet(self) -> Outlet:
@@ -171,15 +208,9 @@ class Shadow:
 
     def renamed(self, run: PubRun, start: int, stop: int, sender: Sender | None) -> PubRun:
         """Return messages under the importer's subjects; the same run if they are the same."""
-        if self._mapping.is_identity or _is_delivery(run, start, sender):
+        if self._renaming.is_identity or _is_delivery(run, start, sender):
             return run
-        forward = self._mapping.forward
-        return PubRun.of(
-            [
-                (forward(run.subject(at)), run.reply(at), run.headers(at), run.payload(at))
-                for at in range(start, stop)
-            ]
-        )
+        return self._renaming.renamed(run, start, stop)
 
     def deliver_frames(
         self,

@@ -141,6 +141,7 @@ def metrics(a):
 class Responder:
     echo = True
     is_server = False
+    answers = None
 
     def unanswered(self, run, start, stop):
         raise AssertionError("somebody listens")

@@ -1,0 +1,132 @@
+"""What crosses accounts to very many: in several turns, in its order, and nobody else waits."""
+
+from __future__ import annotations
+
+import re
+from random import Random
+from typing import Any
+
+import pytest
+from jetstream_server.base.clock import MINUTE
+from jetstream_server.core import deliveries
+from jetstream_server.core.wildcard_mapping import WildcardMapping
+from jetstream_server.node.accounts.domain_mapping import DomainMapping
+from jetstream_server.node.accounts.service_imports import ServiceImport
+from jetstream_server.node.accounts.service_replies import ResponseTerms
+from jetstream_server.node.accounts.stream_imports import Renaming
+from jetstream_server.protocol.ops import PubRun
+
+LISTENERS = 100  # more than what is delivered whatever it costs
+
+
+@pytest.fixture(autouse=True)
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A turn has time for less than one message to all of them."""
+    monkeypatch.setattr(deliveries, "DELIVERIES_OF_TURN_MAX", 70)
+
+
+@pytest.fixture
+def node(accounts_node: Any) -> Any:
+    link = ServiceImport(
+        accounts_node.accounts["B"],
+        accounts_node.accounts["A"],
+        WildcardMapping(b"svc.*", b"svc.*"),
+        ResponseTerms("stream", 2 * MINUTE),
+        Random(5),
+        is_sharing=False,
+    )
+    link.open()
+    return accounts_node
+
+
+def listen(client: Any, subject: bytes) -> None:
+    client.say(b"".join(b"SUB %b %d\r\n" % (subject, n) for n in range(1, LISTENERS + 1)))
+
+
+def heard(node: Any, client: Any, other: Any) -> tuple[list[list[bytes]], int]:
+    """Have turns until all is quiet, between which another client pings.
+
+    Returns:
+        What each subscription was sent, and how many turns there were.
+    """
+    output, turns = b"", 0
+    while node.next_deadline() == 0:
+        assert other.say(b"PING\r\n") == b"PONG\r\n"
+        output += client.read()
+        turns += 1
+    found = re.findall(
+        rb"H?MSG \S+ (\d+) [^\r]*\r\n(?:NATS.*\r\n(?:.*: .*\r\n)*\r\n)?(.*)\r\n", output
+    )
+    said: dict[bytes, list[bytes]] = {b"%d" % n: [] for n in range(1, LISTENERS + 1)}
+    for sid, payload in found:
+        said[sid].append(payload)
+    return list(said.values()), turns
+
+
+def test_requests_to_very_many_take_turns_and_keep_their_order(node: Any, connect: Any) -> None:
+    a, b, other = connect(b"a"), connect(b"b"), connect(b"b")
+    listen(a, b"svc.>")
+    b.session.feed(b"".join(b"PUB svc.%d 2\r\n%02d\r\n" % (n % 3, n) for n in range(40)))
+    b.session.feed(b"PUB svc.x 2\r\n40\r\n")
+    said, turns = heard(node, a, other)
+    assert said == [[b"%02d" % n for n in range(41)]] * LISTENERS
+    assert turns >= 10
+    assert b.say(b"PING\r\n") == b"PONG\r\n"
+
+
+def test_whoever_asks_is_not_heard_meanwhile(node: Any, connect: Any) -> None:
+    a, b, other = connect(b"a"), connect(b"b"), connect(b"b")
+    listen(a, b"svc.>")
+    a.say(b"SUB narrow 200\r\n")
+    assert b.say(b"PUB svc.1 2\r\n00\r\nPING\r\n") == b""
+    said, _ = heard(node, a, other)
+    assert said == [[b"00"]] * LISTENERS
+    assert b.read() == b"PONG\r\n"
+
+
+def test_answers_to_very_many_take_turns_and_keep_their_order(node: Any, connect: Any) -> None:
+    a, b, other = connect(b"a"), connect(b"b"), connect(b"c")
+    a.say(b"SUB svc.1 1\r\n")
+    listen(b, b"inbox")
+    b.say(b"PUB svc.1 inbox 0\r\n\r\n")
+    (reply,) = set(re.findall(rb" (_R_\S+) ", a.read()))
+    a.session.feed(b"".join(b"PUB %b 2\r\n%02d\r\n" % (reply, n) for n in range(20)))
+    a.session.feed(b"PING\r\n")
+    said, turns = heard(node, b, other)
+    assert said == [[b"%02d" % n for n in range(20)]] * LISTENERS
+    assert turns > 10
+    assert a.read() == b"PONG\r\n"
+
+
+def test_who_asks_by_a_domain_waits_as_well(node: Any, connect: Any) -> None:
+    DomainMapping(node.accounts["B"], "hub").subscribe()
+    a, b, other = connect(b"b"), connect(b"b"), connect(b"c")
+    listen(a, b"$JS.API.x")
+    b.session.feed(b"".join(b"PUB $JS.hub.API.x 2\r\n%02d\r\n" % n for n in range(20)))
+    said, turns = heard(node, a, other)
+    assert said == [[b"%02d" % n for n in range(20)]] * LISTENERS
+    assert turns > 10
+
+
+def test_what_a_client_asked_before_it_went_reaches_nobody_later(node: Any, connect: Any) -> None:
+    a, b = connect(b"a"), connect(b"b")
+    listen(a, b"svc.>")
+    b.say(b"PUB svc.1 2\r\n00\r\n" * 5)
+    before = a.read().count(b"MSG ")
+    node.close_session(b.session, "Client Closed", b.now)
+    while node.next_deadline() == 0:
+        node.run(b.now)
+    assert 0 < before < 5 * LISTENERS and a.read() == b""
+
+
+def test_what_goes_to_many_is_renamed_once() -> None:
+    renaming = Renaming(WildcardMapping(b"evt.*", b"in.$1"))
+    run = PubRun.of([(b"evt.%d" % n, b"", b"", b"%d" % n) for n in range(5)])
+    first = renaming.renamed(run, 1, 4)
+    assert [first.subject(at) for at in range(first.count)] == [b"in.1", b"in.2", b"in.3"]
+    assert renaming._last is None, "what is for one only is not kept"
+    second = renaming.renamed(run, 1, 4)
+    assert second is not first and renaming.renamed(run, 1, 4) is second
+    assert renaming.renamed(run, 2, 4).subject(0) == b"in.2"
+    assert renaming.renamed(run, 1, 4).subject(0) == b"in.1"
+    assert renaming._last is None
