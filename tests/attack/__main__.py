@@ -179,8 +179,9 @@ def is_same_question(reply: bytes, ours: Ears, theirs: Ears) -> bool:
 def is_on_purpose(act: Publish, ours: Ears, theirs: Ears) -> bool:
     """Tell whether the servers are known to differ here (`tests/parity/deviations.md`): on streams
     that meet an origin again, on templates, on what no request begins like, on the level of
-    their API, on fast batches after a wrong last message id or a refused first message, on header
-    blocks that are too short to hold anything, and on purges up to sequences that no stream has."""
+    their API, on fast batches after a wrong last message id or a refused first message, on when
+    others beside them are acknowledged, on header blocks that are too short to hold anything, and
+    on purges up to sequences that no stream has."""
     reply, subject = act.reply, act.subject
     if not isinstance(reply, bytes) or not isinstance(subject, bytes):
         return False
@@ -189,8 +190,12 @@ def is_on_purpose(act: Publish, ours: Ears, theirs: Ears) -> bool:
         return True
     if reply in theirs.circles - ours.circles or b".STREAM.TEMPLATE." in subject:
         return True
-    if is_of_fast_batch(reply) and fast_batch_of(reply) in theirs.stalled:
-        return True
+    if is_of_fast_batch(reply):
+        if fast_batch_of(reply) in theirs.stalled:
+            return True
+        answers = {ours.errors.get(reply), theirs.errors.get(reply)}
+        if theirs.stalled and answers == {None, 0}:
+            return True
     if not subject.startswith(b"$JS.API."):
         return False
     if ours.errors.get(reply) == _PURGE_FAILED and isinstance(act.payload, bytes):

@@ -225,6 +225,18 @@ def test_what_differs_on_purpose_is_no_finding():
         act = Publish(0, b"s0.a", b"_INBOX.r." + batch)
         assert is_on_purpose(act, Ears(), stalled) is is_excused
 
+    # It counts as open there, and others begin with an ack for each message (seed 900800).
+    ack, error = b'{"type":"ack","seq":2,"msgs":2}', b'{"error":{"err_code":10208}}'
+    subject = b"_INBOX.r.q.2.ok.2.1.$FI"
+    act = Publish(0, b"s0.a", subject)
+    for said, beside, is_excused in ((ack, True, True), (ack, False, False), (error, True, False)):
+        ours, theirs = Ears(), Ears()
+        ours.hear(b"MSG %b 1 %d\r\n%b\r\n" % (subject, len(said), said))
+        if beside:
+            theirs.hear(b"MSG _INBOX.r.w.2.ok.2.1.$FI 1 %d\r\n%b\r\n" % (len(wrong_id), wrong_id))
+        assert is_on_purpose(act, ours, theirs) is is_excused
+        assert is_on_purpose(act, theirs, ours) is False
+
 
 def test_both_servers_are_told_what_both_take():
     told = [Publish(0, b"s", reply) for reply in (b"_INBOX.r1", b"$JSC.R.x", b"$JS.M.x", b"")]

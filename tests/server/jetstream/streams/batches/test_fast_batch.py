@@ -158,6 +158,16 @@ def test_a_wrong_last_id_is_an_error_like_any_other(bench: Any, stream: Any) -> 
     assert send(bench, stream, reply(2, 3, gap="ok"))[0]["count"] == 1
 
 
+def test_one_that_ended_with_its_first_message_is_not_open_beside_others(
+    bench: Any, stream: Any
+) -> None:
+    """The genuine server goes on counting it (attack seed 900800)."""
+    wrong = ("Nats-Expected-Last-Msg-Id: x",)
+    assert len(send(bench, stream, reply(1, 0, batch="w", flow=2), lines=wrong)) == 2
+    assert send(bench, stream, reply(1, 0, flow=2)) == [{"type": "ack", "seq": 0, "msgs": 2}]
+    assert send(bench, stream, reply(2, 1, flow=2)) == [{"type": "ack", "seq": 2, "msgs": 2}]
+
+
 def test_positions_have_64_bits(bench: Any, stream: Any) -> None:
     """They had 18 digits (attack seed 52400)."""
     last = 2**64 - 1
