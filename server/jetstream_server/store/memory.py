@@ -34,9 +34,9 @@ from jetstream_server.store.subject_index import SubjectIndex
 from jetstream_server.store.tally import Holding, Tally
 
 MESSAGE_OVERHEAD_BYTES = 16
-_REMOVED_AT_ONCE = 10_000  # a few milliseconds
+_REMOVED_AT_ONCE = 5000  # a few milliseconds
 _LOOKED_AT_ONCE = 10_000  # messages that a filter decides on, likewise
-_PURGED_AT_ONCE = 4000  # of which a filter decides that they go
+_PURGED_AT_ONCE = 2000  # of which a filter decides that they go
 _SWEEP_MIN = 1024  # entries of `_order` that are dead before it is rebuilt
 _WALKED_FOR_ONE = 4  # messages walked in a range, in the time of one in the list of its subject
 

@@ -79,30 +79,32 @@ class SubjectIndex:
         zeros = bytes(8 * (stop - start))
         for column in (self._counts, self._firsts, self._lasts):
             column.frombytes(zeros)
-        numbers, names = self._numbers, self.names
-        for number in range(start, stop):
-            name = names[number]
-            if numbers.setdefault(name, number) == number:
-                self._enter(name, number)
-            else:
+        counts, firsts, lasts = self._counts, self._firsts, self._lasts
+        numbers, names = self._numbers, self.names[start:stop]
+        held = map(self._sequences.get, names)
+        for number, (name, sequences) in enumerate(zip(names, held, strict=True), start):
+            if numbers.setdefault(name, number) != number:
                 self._changed[name] = None  # it has a number already
+            elif sequences is not None:
+                counts[number] = len(sequences)
+                firsts[number] = next(iter(sequences))
+                lasts[number] = next(reversed(sequences))
 
     def _renew(self, subjects_max: int) -> None:
+        counts, firsts, lasts = self._counts, self._firsts, self._lasts
         changed, numbers = self._changed, self._numbers
         for _ in range(min(subjects_max, len(changed))):
             name, _ = changed.popitem()
             number = numbers.get(name)
-            if number is not None:  # else it was gone when numbers changed their meaning
-                self._enter(name, number)
-
-    def _enter(self, name: bytes, number: int) -> None:
-        held = self._sequences.get(name)
-        if held is None:
-            self._counts[number] = self._firsts[number] = self._lasts[number] = 0
-        else:
-            self._counts[number] = len(held)
-            self._firsts[number] = next(iter(held))
-            self._lasts[number] = next(reversed(held))
+            if number is None:  # it was gone when numbers changed their meaning
+                continue
+            sequences = self._sequences.get(name)
+            if sequences is None:
+                counts[number] = firsts[number] = lasts[number] = 0
+            else:
+                counts[number] = len(sequences)
+                firsts[number] = next(iter(sequences))
+                lasts[number] = next(reversed(sequences))
 
     def _catch_up(self) -> None:
         while not self.catch_up(max(len(self.names) + len(self._changed), 1)):

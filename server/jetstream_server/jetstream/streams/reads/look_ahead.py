@@ -8,7 +8,7 @@ from jetstream_server.store.ports import MessageStore, SubjectFilter
 
 # Each in some milliseconds.
 DECIDED_AT_ONCE = 200_000  # subjects that are compared with a filter
-COUNTED_AT_ONCE = 20_000  # whose messages are counted
+COUNTED_AT_ONCE = 10_000  # whose messages are counted
 
 
 def look_ahead(
