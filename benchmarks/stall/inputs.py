@@ -225,6 +225,43 @@ def _subscribe_and_leave(port: int) -> None:
     time.sleep(1)
 
 
+def _leave_together(count: int, subscriptions: int) -> Act:
+    """Have so many clients come with so many subscriptions each, and all go without a word."""
+
+    def act(port: int) -> None:
+        with contextlib.ExitStack() as stack:
+            for client in range(count):
+                wire = stack.enter_context(Wire(port, TIMEOUT_S))
+                lines = (
+                    b"SUB sub.%d.%d %d\r\n" % (client, n, n) for n in range(1, subscriptions + 1)
+                )
+                wire.sock.sendall(b"".join(lines))
+                wire.ping()
+                wire.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        time.sleep(1)
+
+    return act
+
+
+def _answer_many_elsewhere(port: int) -> None:
+    """Give 20 answers to a request of another account, whose reply 20,000 subscriptions hear."""
+    with (
+        Wire(port, TIMEOUT_S, {"user": "serves", "pass": "s3cret"}) as service,
+        Wire(port, TIMEOUT_S, USER) as asker,
+    ):
+        service.subscribe(b"told", 7)
+        service.ping()
+        asker.sock.sendall(b"".join(b"SUB heard %d\r\n" % (n + 10) for n in range(20_000)))
+        asker.ping()
+        asker.sock.sendall(b"PUB told heard 0\r\n\r\n")
+        request = b""
+        while b"\r\n" not in request:
+            request += service.sock.recv(1 << 16)
+        reply = next(word for word in request.split() if word.startswith(b"_R_."))
+        service.sock.sendall(b"PUB %b 1\r\nx\r\n" % reply * 20)
+        _count(asker, b"MSG heard", 20 * 20_000)
+
+
 def _ask_for_all_subscriptions(port: int) -> None:
     """Ask 20 times in one write for 50,000 subscriptions: any client may ask for its account's."""
     body = b'{"subscriptions_detail":true}'
@@ -329,14 +366,14 @@ def _read_until_closed(sock: socket.socket) -> int:
 # -- what is stored --------------------------------------------------------------------------
 
 
-def _publish(subjects: int, count: int, payload: bytes = b"") -> Act:
+def _publish(subjects: int, count: int, payload: bytes = b"", **settings: object) -> Act:
     """Make stream S with so many messages, which go round so many subjects."""
 
     def act(port: int) -> None:
         until_s = time.monotonic() + PREPARE_S_MAX
         with Wire(port, TIMEOUT_S) as wire:
             wire.subscribe_inbox()
-            wire.api(*_stream(allow_direct=True))
+            wire.api(*_stream(allow_direct=True, **settings))
             tail = b" %d\r\n%b\r\n" % (len(payload), payload)
             for start in range(0, count, _WINDOW):
                 stop = min(start + _WINDOW, count)
@@ -428,6 +465,21 @@ def _publish_far_back(port: int) -> None:
             _wait_stored(wire, 1_000_000 + stop, until_s)
 
 
+def _make_readers_of_many(port: int) -> None:
+    """Make 150 consumers of 150,000 subjects in memory, and take a message away."""
+    _publish(150_000, 150_000, storage="memory")(port)
+    readers = [
+        _consumer(f"c{n}", deliver_policy="last_per_subject", filter_subject="S.*.x")
+        for n in range(150)
+    ]
+    _api(port, *readers, ("STREAM.MSG.DELETE.S", {"seq": 150_000}))
+
+
+def _all_at_once(*requests: tuple[str, object]) -> Act:
+    texts = [(verb, json.dumps(body).encode()) for verb, body in requests]
+    return lambda port: _at_once(port, texts)
+
+
 def _requests(*requests: tuple[str, object]) -> Act:
     return lambda port: _api(port, *requests)
 
@@ -444,6 +496,19 @@ _ORIGINS = (
 _DESTINATION = b'{"name":"S","subject_transform":{"src":"S","dest":"' + b"x." * 400_000 + b'x"}}'
 _DEEP = b'{"name":"S","subjects":' + b"[" * 500_000 + b"]" * 500_000 + b"}"
 _VALUES = b"{}" * 500_000
+_TWO_ACCOUNTS = """
+accounts {
+  SERVING {
+    users: [ {user: serves, password: s3cret} ]
+    exports: [ {service: told, response_type: stream} ]
+  }
+  ASKING {
+    users: [ {user: witness, password: s3cret} ]
+    imports: [ {service: {account: SERVING, subject: told}} ]
+    jetstream: enabled
+  }
+}
+"""
 
 INPUTS = [
     Input("nothing", lambda port: time.sleep(1)),
@@ -500,6 +565,13 @@ INPUTS = [
     Input("200,000 messages of a pedantic client", _publish_pedantically),
     Input("100,000 subscriptions and away", _subscribe_and_leave),
     Input("100,000 subscriptions taken back", _subscribe_and_unsubscribe),
+    Input("90 clients with 1,000 subscriptions each, and away", _leave_together(90, 1000)),
+    Input(
+        "20 answers to 20,000 subscriptions of another account",
+        _answer_many_elsewhere,
+        config=_TWO_ACCOUNTS,
+        credentials=tuple(USER.items()),
+    ),
     Input("20 questions for 50,000 subscriptions", _ask_for_all_subscriptions),
     Input("20 messages to 40,000 subscriptions", _publish_to_many),
     Input("3 s of messages to 40,000 subscriptions", _flood_many),
@@ -575,4 +647,34 @@ INPUTS = [
         _publish(500_000, 500_000),
     ),
     Input("16 consumers read 100,000 messages each", _read_consumers(16), _publish(10, 100_000)),
+    Input(
+        "150 gets by a wildcard of 150,000 subjects in memory",
+        _all_at_once(*[("STREAM.MSG.GET.S", {"last_by_subj": "S.*.x"})] * 150),
+        _publish(150_000, 150_000, storage="memory"),
+    ),
+    Input(
+        "150 purges that keep most of 150,000 subjects in memory",
+        _all_at_once(
+            *(
+                ("STREAM.PURGE.S", {"filter": "S.*.x", "keep": 150_000 - 100 * n})
+                for n in range(1, 151)
+            )
+        ),
+        _publish(150_000, 150_000, storage="memory"),
+    ),
+    Input(
+        "150 consumers of the last of 150,000 subjects in memory",
+        _all_at_once(
+            *(
+                _consumer(f"c{n}", deliver_policy="last_per_subject", filter_subject="S.*.x")
+                for n in range(150)
+            )
+        ),
+        _publish(150_000, 150_000, storage="memory"),
+    ),
+    Input(
+        "a list of 150 consumers of 150,000 subjects in memory",
+        _requests(("CONSUMER.LIST.S", None)),
+        _make_readers_of_many,
+    ),
 ]
