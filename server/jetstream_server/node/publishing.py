@@ -91,6 +91,10 @@ class Publishing:
     # after them may be, and where to, if that is known.
     _admitted: int = 0
     _decided: tuple[bool, bytes] | None = None
+    # Of what is left, so many were looked at under rights that have been replaced since, and the
+    # client has heard of them; and which of them, counted from the first, were refused.
+    _told: int = 0
+    _refused: tuple[int, ...] = ()
     looked_at: int = 0
 
     def adopt(
@@ -106,8 +110,15 @@ class Publishing:
             and not (wishes.verbose or wishes.pedantic)
             and is_connected
         )
-        if self._is_plain:  # what waits is not looked at again, whatever was found
-            self._admitted, self._decided = 0, None
+        # What waits is looked at again, unless everything may be published now.
+        found, decided = self._admitted, self._decided
+        self._admitted, self._decided = 0, None
+        if self._is_plain:
+            self._told, self._refused = 0, ()
+            return
+        self._told = max(self._told, found + (decided is not None))
+        if decided is not None and not decided[0]:
+            self._refused += (found,)
 
     def publish(self, run: PubRun, now: int) -> PubRun | None:
         """Publish messages; return those that are left for a later turn, None for none."""
@@ -141,7 +152,12 @@ class Publishing:
         as far as there is time and room for what they ask for."""
         if not self._is_plain:
             stop = min(count, start + MESSAGES_OF_TURN_MAX)
-            return self._publish_one_by_one(run, start, stop, now)
+            reached = self._publish_one_by_one(run, start, stop, now)
+            if self._told:
+                past = reached - start
+                self._told = max(self._told - past, 0)
+                self._refused = tuple(each - past for each in self._refused if each >= past)
+            return reached
         route, answers, publisher = self._account.router.route, self._answers, self._publisher
         while start < count:
             index = subjects.first_reserved(
@@ -161,6 +177,7 @@ class Publishing:
         publisher, answers = self._publisher, self._answers
         unseen, decided = start + self._admitted, self._decided
         self._admitted, self._decided = 0, None
+        told, refused = start + self._told, {start + each for each in self._refused}
         for index in range(start, count):
             subject = mapped = run.subject(index)
             is_admitted = True
@@ -168,7 +185,10 @@ class Publishing:
                 is_admitted, mapped = decided
             elif index >= unseen:
                 self.looked_at += 1
-                is_admitted = self._admits(run, index, now)
+                if index < told:
+                    is_admitted = index not in refused and self._still_admits(subject, now)
+                else:
+                    is_admitted = self._admits(run, index, now)
                 if is_admitted and mappings is not None:
                     mapped = mappings.apply(subject)
             if is_admitted and mapped == subject:
@@ -237,6 +257,13 @@ class Publishing:
         if fault is not None:
             self._publisher.refuse(fault)
         return fault is None
+
+    def _still_admits(self, subject: bytes, now: int) -> bool:
+        """Tell whether a message that was admitted may be published under the rights of now."""
+        if self._rights.use_to_publish(subject, now):
+            return True
+        self._publisher.refuse(faults.publish_denied(subject))
+        return False
 
     def _objection(self, run: PubRun, index: int, now: int) -> Fault | None:
         """Return why a message may not be published; a client that may publish it is told so if it

@@ -166,3 +166,44 @@ def test_what_was_admitted_before_rights_came_and_went_is_not_taken_for_what_com
     bench.heard.got.clear()
     bench.publish(*[b"no.%d" % n for n in range(20)])
     assert bench.heard.got == [] and len(bench.client.faults) == 20
+
+
+def denying(*subjects: str) -> User:
+    return User(permissions=PermissionRules(SubjectRules(None, [*subjects]), SubjectRules()))
+
+
+@pytest.mark.parametrize("wishes", [PLAIN, Wishes(pedantic=True, verbose=True)])
+@pytest.mark.parametrize(
+    "denied",
+    [("", "b", "b"), ("a", "ab", "b"), ("a", "b", "abc"), ("ab", "c", "c"), ("ab", "c", "")],
+)
+def test_what_waits_is_published_under_the_rights_that_hold_by_then(
+    bench: Bench, wishes: Wishes, denied: tuple[str, ...]
+) -> None:
+    """Reloads deny what was admitted and waits for its turn. Who publishes hears of each message
+    once, and besides of each that is denied after all; what was refused stays so."""
+    deliveries = Deliveries()
+    bench.account.router._deliveries = deliveries
+    subjects = [b"%d.%b" % (n, b"abc"[n % 3 : n % 3 + 1]) for n in range(60)]
+    left: PubRun | None = PubRun.of([(subject, b"", b"", b"xy") for subject in subjects])
+    heard: list[bytes] = []
+    turns = 0
+    while left is not None:
+        if turns in (0, 5, 8):
+            now_denied = denied[(0, 5, 8).index(turns)]
+            bench.adopt(wishes, denying("x", *(f"*.{each}" for each in now_denied)))
+        deliveries.begin()
+        deliveries.subjects_left = 2
+        bench.heard.got.clear()
+        left = bench.publishing.publish(left, 0)
+        came = [each for stretch in bench.heard.got for each in stretch]
+        assert not [each for each in came if each[-1:].decode() in now_denied]
+        heard += came
+        turns += 1
+        assert turns < 100
+    assert turns > 8
+    assert heard == [each for each in subjects if each in heard]
+    faults = [fault.split('"')[1].encode() for fault in bench.client.faults]
+    assert sorted([*heard, *faults]) == sorted(subjects)
+    if wishes.verbose:
+        assert len(heard) <= bench.client.accepted <= len(subjects)
