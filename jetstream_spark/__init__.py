@@ -81,15 +81,19 @@ def observe(
     prometheus: Any = None,
     opentelemetry: Any = None,
 ) -> Observation:
-    """Listen to the streaming queries of a session; report those that read JetStream streams.
+    """Listen to the streaming queries of a session; report those that read or write JetStream
+    streams.
 
     Reported are rows and batches, position and lag of each stream, sequences that were passed over,
-    and how long a query has waited for its servers. `samples` of the returned object has all the
-    numbers; its `stop()` ends the observation.
+    and how long a query has waited for its servers; of queries that are made and started later, the
+    bytes read, and rows, bytes, duplicates, skipped rows and dead letters of what is written. What
+    is not known is missing, and not 0. `samples` of the returned object has all the numbers; its
+    `stop()` ends the observation.
 
     Args:
         spark: the session.
-        callback: called with each progress of such a query, a dictionary as Spark's JSON has it.
+        callback: called with each progress of such a query, a dictionary as Spark's JSON has it;
+            its key `jetstream` has what the tasks of the batch have reported.
         log: whether each is also logged to `jetstream_spark`, at the level INFO.
         prometheus: a port of 127.0.0.1 to serve `/metrics` at (0: any; see `port` of what is
             returned), a registry of prometheus-client, or True for its own one.

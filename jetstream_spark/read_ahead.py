@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable
 
 import pyarrow as pa
 
@@ -59,7 +59,7 @@ class _Shelf:
             self._changed.notify()
 
 
-def read_ahead(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def read_ahead(batches: Iterable[pa.RecordBatch]) -> Generator[pa.RecordBatch, None, None]:
     """Yield the batches in order, while a thread asks for the next ones.
 
     An error in making them is raised after the batches that came before it. If this is closed

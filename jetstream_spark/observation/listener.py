@@ -19,7 +19,9 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryListener,
 )
 
+from jetstream_spark.observation.progress import Progress
 from jetstream_spark.observation.query_numbers import QueryNumbers
+from jetstream_spark.observation.task_reports import TaskReports
 
 _log = logging.getLogger("jetstream_spark")
 
@@ -31,7 +33,9 @@ class QueryListener(StreamingQueryListener):
 
     Args:
         numbers: where to.
-        callback: called with each progress that tells of a source of ours.
+        reports: what tasks have told.
+        callback: called with each progress of a query that has a source of ours, or a sink that has
+            reported; its key `jetstream` has what the tasks of the batch have told.
         is_logged: whether each is logged as well.
         newest_progress: the newest progress of a query, by its id; None if there is none. For an
             idle query Spark keeps one, and tells listeners only that the query is idle.
@@ -40,26 +44,31 @@ class QueryListener(StreamingQueryListener):
     def __init__(
         self,
         numbers: QueryNumbers,
+        reports: TaskReports,
         callback: Callback | None,
         is_logged: bool,
         newest_progress: Callable[[str], Mapping[str, Any] | None],
     ) -> None:
         self._newest_progress = newest_progress
         self._numbers = numbers
+        self._reports = reports
         self._callback = callback
         self._is_logged = is_logged
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802
         """A query began to run."""
+        self._reports.begin(str(event.id), str(event.runId))
         self._numbers.note_start(str(event.id), event.name)
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
         """A micro-batch is done, or an idle query says so now and then."""
         progress = json.loads(event.progress.json)
-        if not self._numbers.note_progress(progress):
+        told = self._reports.take(progress)
+        if not self._numbers.note_progress(progress, told):
             return
         if self._is_logged:
-            _log.info("%s", line_of(progress))
+            _log.info("%s", line_of(progress, told))
+        progress["jetstream"] = told
         if self._callback is not None:
             try:
                 self._callback(progress)
@@ -77,16 +86,17 @@ class QueryListener(StreamingQueryListener):
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
         """A query ended."""
+        self._reports.end(str(event.id), str(event.runId))
         self._numbers.note_end(str(event.id), is_failure=event.exception is not None)
 
 
-def line_of(progress: Mapping[str, Any]) -> str:
-    """A progress as one line: which query, how much it read, how far it is behind."""
+def line_of(progress: Progress, told: Mapping[str, int]) -> str:
+    """A progress as one line: which query, how much it read and wrote, how far it is behind."""
     numbers = QueryNumbers()
-    numbers.note_progress(progress)
-    told = [
+    numbers.note_progress(progress, told)
+    words = [
         f"{sample.metric.name.removeprefix('jetstream_spark_')}"
         f"{'{' + sample.labels[1] + '}' if len(sample.labels) > 1 else ''}={sample.value:g}"
         for sample in numbers.samples()
     ]
-    return f"query {progress.get('name') or progress.get('id')}: {' '.join(told)}"
+    return f"query {progress.get('name') or progress.get('id')}: {' '.join(words)}"

@@ -11,6 +11,8 @@ from jetstream_spark.observation.listener import Callback, QueryListener
 from jetstream_spark.observation.opentelemetry import report_to
 from jetstream_spark.observation.prometheus import PrometheusCollector
 from jetstream_spark.observation.query_numbers import QueryNumbers, Sample
+from jetstream_spark.observation.report_intake import ReportIntake
+from jetstream_spark.observation.task_reports import TaskReports
 
 
 class Observation:
@@ -34,12 +36,15 @@ class Observation:
         self._collector = PrometheusCollector(self._numbers)
         self._server: Any = None
         self.port: int | None = None
-        self._listener = QueryListener(self._numbers, callback, is_logged, self._newest_progress)
+        reports = TaskReports()
+        newest = self._newest_progress
+        self._listener = QueryListener(self._numbers, reports, callback, is_logged, newest)
         if opentelemetry is not None and opentelemetry is not False:
             report_to(_meter(opentelemetry), self._numbers)
         if prometheus is not None and prometheus is not False:
             self._serve(prometheus)
         spark.streams.addListener(self._listener)
+        self._intake = ReportIntake(spark, reports)
 
     @property
     def samples(self) -> list[Sample]:
@@ -64,6 +69,7 @@ class Observation:
 
     def stop(self) -> None:
         """Stop listening, and take the numbers out of the registry."""
+        self._intake.close()
         self._spark.streams.removeListener(self._listener)
         if self._registry is not None:
             self._registry.unregister(self._collector)

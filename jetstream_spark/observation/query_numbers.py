@@ -1,7 +1,9 @@
 """What queries report, kept as numbers that can be read at any time.
 
 They come from Spark's progress (`StreamingQueryProgress`): a source of ours is recognised by its
-offsets, and reports its lag and its losses in `latestOffset` (`source/stream_source.py`). The
+offsets, and reports its lag and its losses in `latestOffset` (`source/stream_source.py`). Spark
+has no place for the bytes that tasks read and write, and for what became of written rows; they
+report these themselves (`task_reports.py`), and until one has, such a number is not there. The
 numbers of the last hundred ended queries are kept, except `running`.
 
 Counters count within this process: a query that is restarted counts what it passes over from 0
@@ -10,13 +12,22 @@ again, and its counter here goes on.
 
 from __future__ import annotations
 
-import json
-import math
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
+
+from jetstream_spark.observation.progress import Progress, number, sources_of, streams_of
+from jetstream_spark.observation.task_reports import UNREPORTED_BATCHES
+from jetstream_spark.task_report import (
+    DEAD_LETTERS,
+    DUPLICATE_ROWS,
+    READ_BYTES,
+    SKIPPED_ROWS,
+    WRITTEN_BYTES,
+    WRITTEN_ROWS,
+)
 
 GAUGE, COUNTER = "gauge", "counter"
 QUERY, STREAM = ("query",), ("query", "stream")
@@ -47,6 +58,7 @@ METRICS = {
         Metric("jetstream_spark_progress_timestamp_seconds", GAUGE, "when it began", QUERY),
         Metric("jetstream_spark_rows", COUNTER, "rows read from JetStream", QUERY),
         Metric("jetstream_spark_rows_per_second", GAUGE, "rows read a second", QUERY),
+        Metric(f"jetstream_spark_{READ_BYTES}", COUNTER, "bytes of data of these rows", QUERY),
         Metric("jetstream_spark_next_sequence", GAUGE, "where the query stands", STREAM),
         Metric("jetstream_spark_lag_sequences", GAUGE, "sequences not read yet", STREAM),
         Metric("jetstream_spark_lag_bytes", GAUGE, "about how many bytes those have", QUERY),
@@ -66,6 +78,37 @@ METRICS = {
             "jetstream_spark_waiting_seconds",
             GAUGE,
             "how long the query has waited for its servers; 0 while they answer",
+            QUERY,
+        ),
+        Metric(f"jetstream_spark_{WRITTEN_ROWS}", COUNTER, "rows written to JetStream", QUERY),
+        Metric(
+            f"jetstream_spark_{WRITTEN_BYTES}",
+            COUNTER,
+            "bytes of data of these rows, without the skipped ones",
+            QUERY,
+        ),
+        Metric(
+            f"jetstream_spark_{DUPLICATE_ROWS}",
+            COUNTER,
+            "written rows that the server had already, and did not store again",
+            QUERY,
+        ),
+        Metric(
+            f"jetstream_spark_{SKIPPED_ROWS}",
+            COUNTER,
+            "written rows that were not sent, because an earlier attempt had stored them",
+            QUERY,
+        ),
+        Metric(
+            f"jetstream_spark_{DEAD_LETTERS}",
+            COUNTER,
+            "written rows that the stream refused and the dead-letter subject took",
+            QUERY,
+        ),
+        Metric(
+            f"jetstream_spark_{UNREPORTED_BATCHES}",
+            COUNTER,
+            "micro-batches whose bytes or written rows are not known, and not counted",
             QUERY,
         ),
     )
@@ -95,6 +138,7 @@ class QueryNumbers:
         self._counted: dict[tuple[str, str, Labels], float] = {}
         self._ended: dict[str, None] = {}
         self._newest: dict[str, str] = {}
+        self._reporting: set[str] = set()  # ids of queries whose tasks have told of a batch
 
     def samples(self) -> list[Sample]:
         """Return all numbers, in the order of their metrics."""
@@ -116,8 +160,8 @@ class QueryNumbers:
         with self._lock:
             query = (self._names.get(query_id, query_id),)
             self._values["running", query] = 0.0
-            key = ("failures", query)
-            self._values[key] = self._values.get(key, 0.0) + is_failure
+            self._add("failures", query, is_failure)
+            self._reporting.discard(query_id)
             # The next run counts what it passes over from 0.
             for counted in [one for one in self._counted if one[1] == query[0]]:
                 del self._counted[counted]
@@ -133,32 +177,37 @@ class QueryNumbers:
         for key in [key for key in self._values if key[1][0] == query]:
             del self._values[key]
 
-    def note_progress(self, progress: Mapping[str, Any]) -> bool:
-        """Note a progress as Spark writes it in JSON; tell whether it has a source of ours.
+    def note_progress(self, progress: Progress, told: Mapping[str, int] | None = None) -> bool:
+        """Note a progress as Spark writes it in JSON; tell whether its query has a source or a sink
+        of ours.
 
         The rows of a progress that is noted twice count once.
+
+        Args:
+            told: what tasks have told of its batch, once; a sink is only known by that.
         """
-        sources = [*_sources(progress.get("sources"))]
-        if not sources:
-            return False
+        sources = [*sources_of(progress)]
         query_id = str(progress.get("id"))
         with self._lock:
+            if told:
+                self._reporting.add(query_id)
+            if not sources and query_id not in self._reporting:
+                return False
             query = self._names.setdefault(query_id, str(progress.get("name") or query_id))
             self._values["running", (query,)] = 1.0
-            self._note_batch(query, progress, sources)
+            self._note_batch(query, progress)
+            for name, count in (told or {}).items():
+                self._add(name, (query,), count)
+            if sources:
+                self._note_sources(query, progress, sources)
             for _, report in sources:
                 self._note_report(query, report)
             for source, _ in sources:
-                for stream, at in _streams(source.get("endOffset")):
+                for stream, at in streams_of(source.get("endOffset")):
                     self._set("next_sequence", (query, stream), at.get("next"))
         return True
 
-    def _note_batch(
-        self,
-        query: str,
-        progress: Mapping[str, Any],
-        sources: Iterable[tuple[Mapping[str, Any], Mapping[str, Any]]],
-    ) -> None:
+    def _note_batch(self, query: str, progress: Progress) -> None:
         self._set("batch", (query,), progress.get("batchId"))
         milliseconds = (progress.get("durationMs") or {}).get("triggerExecution")
         if isinstance(milliseconds, int | float):
@@ -168,68 +217,43 @@ class QueryNumbers:
             self._set("progress_timestamp_seconds", (query,), began.timestamp())
         except ValueError:
             pass
+
+    def _note_sources(
+        self,
+        query: str,
+        progress: Progress,
+        sources: Iterable[tuple[Mapping[str, Any], Mapping[str, Any]]],
+    ) -> None:
         moment = f"{progress.get('runId')} {progress.get('timestamp')}"
-        rows = sum(_number(source.get("numInputRows")) for source, _ in sources)
+        rows = sum(number(source.get("numInputRows")) for source, _ in sources)
         if self._newest.get(query) == moment:
             rows = 0.0  # it was noted before
         self._newest[query] = moment
-        rates = [_number(source.get("processedRowsPerSecond")) for source, _ in sources]
-        self._set("rows", (query,), self._values.get(("rows", (query,)), 0.0) + rows)
+        rates = [number(source.get("processedRowsPerSecond")) for source, _ in sources]
+        self._add("rows", (query,), rows)
         self._set("rows_per_second", (query,), sum(rates))
-        behind = (_number(report.get("estimatedTotalBytesBehindLatest")) for _, report in sources)
+        behind = (number(report.get("estimatedTotalBytesBehindLatest")) for _, report in sources)
         self._set("lag_bytes", (query,), sum(behind))
-        waiting = max(_number(report.get("waitingSeconds")) for _, report in sources)
+        waiting = max(number(report.get("waitingSeconds")) for _, report in sources)
         self._set("waiting_seconds", (query,), waiting)
 
     def _note_report(self, query: str, report: Mapping[str, Any]) -> None:
-        for stream, told in _streams(report):
+        for stream, told in streams_of(report):
             labels = (query, stream)
             self._set("lag_sequences", labels, told.get("lag"))
             for name, word in (
                 ("skipped_sequences", "skipped"),
                 ("overtaken_sequences", "overtaken"),
             ):
-                count = _number(told.get(word))
+                count = number(told.get(word))
                 before = self._counted.get((name, query, labels), 0.0)
                 more = count - before if count >= before else count
                 self._counted[name, query, labels] = count
-                self._set(name, labels, self._values.get((name, labels), 0.0) + more)
+                self._add(name, labels, more)
+
+    def _add(self, name: str, labels: Labels, more: float) -> None:
+        self._values[name, labels] = self._values.get((name, labels), 0.0) + more
 
     def _set(self, name: str, labels: Labels, value: object) -> None:
         if isinstance(value, int | float):
             self._values[name, labels] = float(value)
-
-
-def _sources(told: object) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
-    """The sources of ours in a progress, with what each reported of its streams."""
-    for source in told if isinstance(told, list) else ():
-        if isinstance(source, dict) and _is_ours(_parsed(source.get("endOffset"))):
-            report = _parsed(source.get("latestOffset"))
-            yield source, report if isinstance(report, dict) else {}
-
-
-def _streams(told: object) -> list[tuple[str, Mapping[str, Any]]]:
-    parsed = _parsed(told)
-    streams = parsed.get("streams") if isinstance(parsed, dict) else None
-    found = streams.items() if isinstance(streams, dict) else ()
-    return [(str(name), entry) for name, entry in found if isinstance(entry, dict)]
-
-
-def _is_ours(offset: object) -> bool:
-    return isinstance(offset, dict) and "v" in offset and isinstance(offset.get("streams"), dict)
-
-
-def _parsed(told: object) -> object:
-    """An offset, which Spark writes as JSON or as text of JSON."""
-    if isinstance(told, str):
-        try:
-            return json.loads(told)
-        except (ValueError, RecursionError):
-            return None
-    return told
-
-
-def _number(value: object) -> float:
-    if isinstance(value, int | float) and math.isfinite(value):
-        return float(value)
-    return 0.0

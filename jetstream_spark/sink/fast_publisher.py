@@ -91,7 +91,7 @@ class FastPublisher:
             stream took of a batch is the last one that it stored.
 
     Attributes:
-        duplicates: 0; the server does not tell of them.
+        duplicates: None; the server does not tell of them.
         last_sequence: as far as the stream is known to have come.
     """
 
@@ -99,7 +99,7 @@ class FastPublisher:
         self, recovery: Recovery, flow: Flow, *, is_ordered: bool, is_alone: bool = False
     ) -> None:
         host, options, inquiry = recovery.host, recovery.options, recovery.inquiry
-        self.duplicates = 0
+        self.duplicates: int | None = None
         self.last_sequence = inquiry.last_sequence if inquiry else 0
         self._host = host
         self._options = options

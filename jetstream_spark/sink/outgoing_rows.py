@@ -40,6 +40,13 @@ class OutgoingRows:
         columns = (self.subjects, self.lines, self.payloads, self.ids)
         return sum(one.nbytes for one in columns if isinstance(one, pa.Array))
 
+    def data_bytes(self, wanted: npt.NDArray[np.bool_] | None = None) -> int:
+        """Return how long the payloads are, of all rows or of those that are wanted."""
+        lengths = pc.binary_length(self.payloads)
+        if wanted is not None:
+            lengths = lengths.filter(pa.array(wanted))
+        return pc.sum(lengths).as_py() or 0
+
     def at(self, places: npt.NDArray[np.int64]) -> OutgoingRows:
         """Return the rows at these places."""
         taken = pa.array(places)

@@ -58,8 +58,10 @@ class WrittenPartition(WriterCommitMessage):
     Attributes:
         rows: rows of the partition, all of them acknowledged by a stream.
         dead_letters: of these, rows that went to the dead-letter subject.
-        duplicates: of these, rows that the server recognised from an earlier attempt.
+        duplicates: of these, rows that the server recognised from an earlier attempt; None when it
+            does not tell.
         skipped: of these, rows that were not sent because an earlier attempt had stored them.
+        data_bytes: of the payloads of all rows but those.
         created: the incarnation of the stream that was written to, "" when none was.
         last_sequence: as far as that stream is known to have come.
         witnesses: rows that show whether the stream has what it had then.
@@ -69,9 +71,10 @@ class WrittenPartition(WriterCommitMessage):
     scope: Scope
     partition: int
     rows: int
-    duplicates: int = 0
+    duplicates: int | None = 0
     skipped: int = 0
     dead_letters: int = 0
+    data_bytes: int = 0
     created: str = ""
     last_sequence: int = 0
     differs: bool = False
@@ -254,7 +257,7 @@ class Sink:
         is_resumed: bool = False,
         claim: Claim | None = None,
     ) -> Operation[WrittenPartition]:
-        row = skipped = 0
+        row = skipped = data_bytes = 0
         known = pa.array(list(stored), pa.binary()) if stored else None
         found = np.array(list(stored.values()), dtype=np.int64)
         witnesses = Witnesses()
@@ -272,6 +275,7 @@ class Sink:
                     wanted &= ~last.is_after(rows.subjects, np.arange(row, row + len(wanted)))
                 if wanted is not None:
                     skipped += len(wanted) - int(wanted.sum())
+                data_bytes += rows.data_bytes(wanted)
                 yield from publisher.publish_rows(rows, row, wanted)
                 row += block.num_rows
             yield from publisher.finish()
@@ -290,6 +294,7 @@ class Sink:
             publisher.duplicates,
             skipped,
             dead,
+            data_bytes,
             created=stream.created if stream is not None else "",
             last_sequence=publisher.last_sequence,
             witnesses=witnesses.found(),

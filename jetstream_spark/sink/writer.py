@@ -27,6 +27,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
+from jetstream_spark import task_report
 from jetstream_spark.client.blocking import run, this_host
 from jetstream_spark.errors import ConnectorError, LedgerError
 from jetstream_spark.options.format_options import SinkOptions
@@ -109,7 +110,17 @@ def write_partition(
     """Write one partition in this process; return when every row is acknowledged."""
     with tempfile.TemporaryFile(prefix="jetstream-spark-") as file:
         sink = Sink(this_host(), options, columns, lambda rows: _Spooled(rows, file))
-        return run(sink.write_partition(read_ahead(batches), scope, partition))
+        written = run(sink.write_partition(read_ahead(batches), scope, partition))
+    task_report.report(
+        {
+            task_report.WRITTEN_ROWS: written.rows,
+            task_report.WRITTEN_BYTES: written.data_bytes,
+            task_report.DUPLICATE_ROWS: written.duplicates,
+            task_report.SKIPPED_ROWS: written.skipped,
+            task_report.DEAD_LETTERS: written.dead_letters,
+        }
+    )
+    return written
 
 
 def _sink(options: SinkOptions, columns: Columns) -> Sink:

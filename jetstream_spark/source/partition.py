@@ -23,6 +23,7 @@ from jetstream_spark.fetch.range_fetch import ConsumerWay
 from jetstream_spark.fetch.ranges import SequenceRange
 from jetstream_spark.fetch.rows import COLUMNS, MessageBlock, record_batch
 from jetstream_spark.options.format_options import SourceOptions
+from jetstream_spark.source.read_count import ReadCount
 
 _log = logging.getLogger("jetstream_spark")
 
@@ -69,15 +70,23 @@ def columns_of(options: SourceOptions) -> Mapping[str, str]:
 
 
 def read_partition(
-    host: Host, options: SourceOptions, schema: pa.Schema, partition: InputPartition
+    host: Host,
+    options: SourceOptions,
+    schema: pa.Schema,
+    partition: InputPartition,
+    count: ReadCount | None = None,
 ) -> Production[pa.RecordBatch]:
     """Read one range; a partition that is not ours (Spark's stand-in for none) has no rows.
+
+    Args:
+        count: of what a streaming query reads, if anybody wants to know.
 
     Raises:
         DataLossError, ReadTimeoutError, ConnectorError: as `Fetch.blocks`.
     """
     if options.object_store:
-        yield from _read_objects(host, options, schema, partition)
+        objects = _read_objects(host, options, schema, partition)
+        yield from objects if count is None else mapped(objects, count.noted_objects)
     elif isinstance(partition, LatestPartition):
         from jetstream_spark.fetch.kv_latest import LatestRows, LatestWay, unbounded
 
@@ -94,7 +103,13 @@ def read_partition(
             options = dataclasses.replace(options, subjects=partition.subjects)
         batch_of_block = _batch_maker(options)
         fetch = yield from open_fetch(host, options, partition.range)
-        yield from mapped(fetch.blocks(), lambda block: batch_of_block(block, stream, schema))
+
+        def made(block: MessageBlock) -> pa.RecordBatch:
+            if count is not None:
+                count.note_block(block)
+            return batch_of_block(block, stream, schema)
+
+        yield from mapped(fetch.blocks(), made)
         _warn_of_loss(fetch)
 
 

@@ -26,8 +26,10 @@ from jetstream_spark.options.offsets import Offsets
 from jetstream_spark.read_ahead import read_ahead
 from jetstream_spark.source.partition import RangePartition, columns_of, read_partition
 from jetstream_spark.source.planner import plan_ranges
+from jetstream_spark.source.read_count import ReadCount
 from jetstream_spark.source.stream_source import StreamSource
 from jetstream_spark.source.termination import stop_on_sigterm
+from jetstream_spark.task_report import is_observed
 
 
 class StreamReader(DataSourceStreamReader, spark_api.SupportsTriggerAvailableNow):
@@ -105,8 +107,10 @@ class StreamReader(DataSourceStreamReader, spark_api.SupportsTriggerAvailableNow
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read one range on an executor."""
-        batches = read_partition(this_host(), self.options, self.schema, partition)
-        return read_ahead(iterate(batches))
+        count = ReadCount() if is_observed() else None
+        batches = read_partition(this_host(), self.options, self.schema, partition, count)
+        ahead = read_ahead(iterate(batches))
+        return ahead if count is None else count.reported(ahead)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Spark will not ask for anything before `end` again."""

@@ -14,6 +14,7 @@ from jetstream_spark.fetch.ranges import SequenceRange
 from jetstream_spark.fetch.rows import arrow_schema
 from jetstream_spark.object_info import CHUNK_BYTES, info_subject
 from jetstream_spark.source.partition import RangePartition, read_partition
+from jetstream_spark.source.read_count import ReadCount
 from jetstream_spark.validation import columns
 from tests.connector.stores import Store
 
@@ -26,7 +27,7 @@ def store(genuine) -> Store:
     return Store(genuine.url)
 
 
-def changes(store: Store) -> list[dict]:
+def changes(store: Store, count: ReadCount | None = None) -> list[dict]:
     """The rows of a streaming read of all that the store holds."""
     options = store.source_options()
     state = store.control.stream_state(store.stream)
@@ -34,7 +35,7 @@ def changes(store: Store) -> list[dict]:
     schema = arrow_schema(
         columns({"servers": store.url, "objectStore": store.name}), OBJECT_COLUMNS
     )
-    reading = iterate(read_partition(this_host(), options, schema, partition))
+    reading = iterate(read_partition(this_host(), options, schema, partition, count))
     return [row for batch in reading for row in batch.to_pylist()]
 
 
@@ -83,7 +84,10 @@ def test_changes_and_contents_that_are_gone(store) -> None:
     store.put("a", BIG)
     store.put("b", b"1")
     store.ask(lambda one: one.delete("b"))
-    found = [(row["name"], row["operation"], row["bytes"], row["size"]) for row in changes(store)]
+    count = ReadCount()
+    rows = changes(store, count)
+    found = [(row["name"], row["operation"], row["bytes"], row["size"]) for row in rows]
+    assert count.data_bytes == sum(len(row["bytes"] or b"") for row in rows) > 0
     assert found == [("a", "PUT", BIG, len(BIG)), ("b", "DEL", None, None)]
 
 

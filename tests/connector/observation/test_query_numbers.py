@@ -121,3 +121,26 @@ def test_of_very_many_queries_only_the_last_are_kept():
     for number in range(1000, 1000 + ENDED_MAX):
         numbers.note_end(str(number), is_failure=False)
     assert "7" in {one.labels[0] for one in numbers.samples()}
+
+
+def test_what_tasks_told_adds_up_and_is_not_there_before():
+    numbers = QueryNumbers()
+    numbers.note_progress(progress())
+    assert not {"bytes:orders", "written_rows:orders", "skipped_rows:orders"} & set(values(numbers))
+    for _ in range(2):  # told apart from the progress, which Spark may have shown before
+        numbers.note_progress(progress(), {"bytes": 5, "dead_letters": 0})
+    found = values(numbers)
+    assert (found["bytes:orders"], found["dead_letters:orders"], found["rows:orders"]) == (10, 0, 7)
+
+
+def test_a_query_with_a_sink_of_ours_alone():
+    numbers = QueryNumbers()
+    other = progress() | {"sources": []}
+    assert not numbers.note_progress(other)
+    assert numbers.note_progress(other, {"written_rows": 4})
+    assert numbers.note_progress(other | {"batchId": 4})
+    found = values(numbers)
+    assert (found["written_rows:orders"], found["batch:orders"]) == (4, 4)
+    assert not [one for one in found if one.startswith(("rows", "lag", "waiting"))]
+    numbers.note_end(ID, is_failure=False)
+    assert not numbers.note_progress(other)

@@ -72,6 +72,7 @@ def is_commit(sent: bytes) -> bool:
 def test_rows_are_stored_in_order(fast) -> None:
     written = write(fast, [rows(fast, numbered(2500)), rows(fast, numbered(3, 2500))])
     assert (written.rows, written.skipped, written.last_sequence) == (2503, 0, 2503)
+    assert (written.duplicates, written.data_bytes) == (None, 6 * 2503)
     assert contents(fast) == numbered(2503)
 
 

@@ -45,3 +45,12 @@ def test_what_the_server_would_close_the_connection_for_is_named() -> None:
     check_payloads(memoryview(frames), offsets, 10, 101)
     with pytest.raises(RowRefusedError, match=r"row 12 .*'s.x'.*101 bytes.*takes 100"):
         check_payloads(memoryview(frames), offsets, 10, 100)
+
+
+def test_how_long_the_payloads_are() -> None:
+    payloads = pa.array([b"1", b"22", b"", b"4444"], pa.binary())
+    whole = OutgoingRows(b"s", b"", payloads, None)
+    assert whole.data_bytes() == 7
+    assert whole.part(1, 3).data_bytes() == 6
+    assert whole.part(1, 3).data_bytes(np.array([True, False, False])) == 2
+    assert whole.part(4, 0).data_bytes() == whole.data_bytes(np.zeros(4, dtype=np.bool_)) == 0

@@ -80,8 +80,9 @@ def test_a_partition_is_written_and_run_again_without_effect(stream) -> None:
     rows = [batch(f"{stream.subject}.a", numbered(300)), batch(f"{stream.subject}.b", numbered(5))]
     first = write(stream, query("q1"), rows)
     assert (first.rows, first.duplicates, first.skipped) == (305, 0, 0)
+    assert first.data_bytes == 6 * 305
     again = write(stream, query("q1"), rows)
-    assert (again.rows, again.skipped) == (305, 305)
+    assert (again.rows, again.skipped, again.data_bytes) == (305, 305, 0)
     assert [data for _, _, data in stream.messages()] == numbered(300) + numbered(5)
     assert b"Nats-Expected-Stream: " + stream.name.encode() in stream.messages()[0][1]
 
@@ -112,6 +113,7 @@ def test_outside_the_window_a_torn_partition_is_completed(forgetful) -> None:
     random.Random(2).shuffle(whole)
     again = write(forgetful, query("q3"), [batch(subject, whole)])
     assert (again.rows, again.skipped) == (253, 102)
+    assert again.data_bytes == 150 * 6 + 4  # of the others
     assert sorted(data for _, _, data in forgetful.messages()) == sorted(whole)
 
 

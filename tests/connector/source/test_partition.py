@@ -17,16 +17,20 @@ from jetstream_spark.fetch.direct_fetch import DirectWay
 from jetstream_spark.fetch.ranges import SequenceRange
 from jetstream_spark.options.format_options import SourceOptions
 from jetstream_spark.source.partition import RangePartition, open_fetch, read_partition
+from jetstream_spark.source.read_count import ReadCount
 
 SCHEMA = pa.schema({"seq": pa.int64()})
 
 
-def read(stream, start: int, stop: int, **options: str) -> list[int]:
+def read(
+    stream, start: int, stop: int, count: ReadCount | None = None, **options: str
+) -> list[int]:
     named = {"servers": stream.url, "stream": stream.name, **options}
     created = stream.control.stream_state(stream.name).created
     partition = RangePartition(SequenceRange(stream.name, created, start, stop))
     partition = pickle.loads(pickle.dumps(partition))
-    batches = iterate(read_partition(this_host(), SourceOptions.parse(named), SCHEMA, partition))
+    parsed = SourceOptions.parse(named)
+    batches = iterate(read_partition(this_host(), parsed, SCHEMA, partition, count))
     return [seq for batch in batches for seq in batch.column("seq").to_pylist()]
 
 
@@ -44,8 +48,9 @@ def test_every_retention(genuine, make_stream, retention):
         stream.control.create_consumer(stream.name, config)
     for i in range(9):
         stream.control.request_message(f"{stream.subject}.a", b"%d" % i)
-    assert read(stream, 2, 8, commitMode="none") == [2, 3, 4, 5, 6, 7]
-    assert stream.count == 9
+    count = ReadCount()
+    assert read(stream, 2, 8, count, commitMode="none") == [2, 3, 4, 5, 6, 7]
+    assert (stream.count, count.data_bytes) == (9, 6)
 
 
 @pytest.mark.genuine
