@@ -10,6 +10,7 @@ from random import Random
 
 import pytest
 from jetstream_server.base.errors import ApiError, ConfigError, StoreError
+from jetstream_server.base.time_zone import find_zone
 from jetstream_server.config.lexer import parse_text
 from jetstream_server.config.load import load, options_of
 from jetstream_server.jetstream.configs.consumer_config import ConsumerConfig
@@ -17,7 +18,6 @@ from jetstream_server.jetstream.configs.stream_config import StreamConfigRequest
 from jetstream_server.jetstream.snapshots.archive import ArchiveError, ArchiveReader, encode_entry
 from jetstream_server.jetstream.snapshots.s2 import S2Error, S2Reader, frames
 from jetstream_server.jetstream.streams.messages.message_ttl import parse_ttl
-from jetstream_server.jetstream.streams.schedules.cron import find_zone
 from jetstream_server.jetstream.streams.schedules.schedule_timing import parse_timing
 from jetstream_server.jetstream.wire.go_duration import parse_duration
 from jetstream_server.jetstream.wire.go_json import decode

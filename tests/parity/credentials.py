@@ -227,6 +227,7 @@ def accounts() -> dict[str, str]:
 def users() -> dict[str, str]:
     """Return the JWTs of the users by name."""
     restricted = {"pub": {"allow": ["a.>", "ask"], "deny": ["a.no"]}, "sub": {"deny": ["b"]}}
+    all_day = [{"start": "00:00:00", "end": "23:59:59"}]
     plain = ["SYS", "PLAIN", "FLAT", "ZEROS", "TIERS", "THREES", "FEW", "KEYS", "STORE", "SHOP"]
     return {
         **{name.lower(): user(name.lower(), name) for name in [*plain, "LATE", "NOWHERE"]},
@@ -247,7 +248,8 @@ def users() -> dict[str, str]:
         "unborn": user("unborn", "PLAIN", claims={"nbf": ISSUED * 2}),
         "elsewhere": user("elsewhere", "PLAIN", src=["10.0.0.0/8"]),
         "local": user("local", "PLAIN", src=["10.0.0.0/8", "127.0.0.0/8"]),
-        "always": user("always", "PLAIN", times=[{"start": "00:00:00", "end": "23:59:59"}]),
+        "always": user("always", "PLAIN", times=all_day),
+        "here": user("here", "PLAIN", times=all_day, times_location="Local"),
         "forged": user("forged", "PLAIN", PLAIN_SIGNER, times_location="America"),
         "folder": user("folder", "PLAIN", times_location="America"),
         "lengthy": user("lengthy", "PLAIN", times_location="x" * 300),

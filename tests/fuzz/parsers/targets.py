@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from jetstream_server.base import nkey
 from jetstream_server.base.errors import ApiError, ConfigError, StoreError
+from jetstream_server.base.time_zone import find_zone
 from jetstream_server.config.account_options import claimed_accounts
 from jetstream_server.config.claims.account_claims import AccountClaims
 from jetstream_server.config.claims.token import ClaimsError
@@ -48,7 +49,6 @@ from jetstream_server.jetstream.streams.messages.publish_headers import (
     storable,
     without,
 )
-from jetstream_server.jetstream.streams.schedules.cron import find_zone
 from jetstream_server.jetstream.streams.schedules.schedule_timing import parse_timing
 from jetstream_server.jetstream.wire.go_duration import parse_duration
 from jetstream_server.jetstream.wire.go_json import decode, encode

@@ -6,14 +6,14 @@ A limit of -1 means none; one that is not given is 0, which lets nothing through
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from ipaddress import ip_address, ip_network
 from typing import Any, ClassVar
-from zoneinfo import ZoneInfo
 
 from pydantic import Field, field_validator
 
 from jetstream_server.base import nkey
+from jetstream_server.base.time_zone import find_zone
 from jetstream_server.config.claims.token import ClaimInteger, Claims, SignedClaims
 from jetstream_server.config.permissions import Permissions, ResponsePermissions, SubjectPermissions
 
@@ -91,7 +91,7 @@ class UserGrants(PermissionClaims):
     Attributes:
         src: networks from which it may connect; empty for any.
         times: when it may be connected; empty for always.
-        locale: the zone of `times`; empty for UTC.
+        locale: the zone of `times`; empty for UTC, `Local` for that of this machine.
         proxy_required: it may only connect by way of a trusted proxy, of which there are none here.
     """
 
@@ -128,7 +128,7 @@ class UserGrants(PermissionClaims):
         all."""
         if not self.times:
             return None
-        local = datetime.fromtimestamp(now_s, ZoneInfo(self.locale) if self.locale else UTC)
+        local = datetime.fromtimestamp(now_s, find_zone(self.locale or "UTC"))
         for each in self.times:
             start, end = (_at(local, text) for text in (each.start, each.end))
             if start > end:  # over midnight
@@ -152,12 +152,8 @@ class UserGrants(PermissionClaims):
         for each in self.times:
             if not (_TIME.fullmatch(each.start) and _TIME.fullmatch(each.end)):
                 return f"time is not of the form HH:MM:SS: {each.start!r} to {each.end!r}"
-        if self.locale:
-            try:
-                ZoneInfo(self.locale)
-            # The name of a folder, or a name too long for a file, is no zone's name either.
-            except (KeyError, OSError, ValueError):
-                return f"could not parse iana time zone {self.locale!r}"
+        if self.locale and find_zone(self.locale) is None:
+            return f"could not parse iana time zone {self.locale!r}"
         return ""
 
 

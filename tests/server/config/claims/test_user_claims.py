@@ -42,6 +42,13 @@ def test_times_of_the_day():
     assert there.seconds_left(at(0)) == 3 * 3600 and there.seconds_left(at(9)) == 0
 
 
+def test_times_of_the_machines_own_day(monkeypatch):
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    here = grants(times=[{"start": "08:00:00", "end": "12:00:00"}], times_location="Local")
+    assert here.problem() == ""
+    assert here.seconds_left(at(0)) == 3 * 3600 and here.seconds_left(at(9)) == 0
+
+
 @pytest.mark.parametrize(
     ("fields", "text"),
     [
@@ -54,6 +61,7 @@ def test_times_of_the_day():
         ({"times": [{"start": "25:00:00", "end": "1"}]}, "HH:MM:SS"),
         ({"times_location": "Mars/North"}, "time zone"),
         ({"times_location": "America"}, "time zone"),
+        ({"times_location": "local"}, "time zone"),
         ({"times_location": "x" * 300}, "time zone"),
         ({"times_location": "../../etc/passwd"}, "time zone"),
         ({"times_location": "a\0b"}, "time zone"),

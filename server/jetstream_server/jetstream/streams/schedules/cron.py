@@ -14,9 +14,8 @@ last. Specification: docs/reference/publishing.md#schedules.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import datetime, timedelta, tzinfo
 from typing import NamedTuple
-from zoneinfo import ZoneInfo
 
 _HORIZON_YEARS = 5
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
@@ -38,16 +37,6 @@ _FIELDS = (
     _Field(1, 12, {name: number for number, name in enumerate(_MONTHS, 1)}),
     _Field(0, 6, {name: number for number, name in enumerate(_WEEK_DAYS)}),
 )
-
-
-def find_zone(name: str) -> tzinfo | None:
-    """Return a time zone by its IANA name, None when there is none; `Local` is the machine's."""
-    if name == "UTC":
-        return UTC
-    try:
-        return ZoneInfo("localtime" if name == "Local" else name)
-    except (OSError, ValueError, LookupError):  # names can be paths: of folders, or of nothing
-        return UTC if name == "Local" else None
 
 
 class Cron:

@@ -5,6 +5,7 @@ Specification: docs/reference/publishing.md#schedules.
 
 from __future__ import annotations
 
+from jetstream_server.base.time_zone import find_zone
 from jetstream_server.core.subject import is_valid_literal, matches
 from jetstream_server.jetstream import errors
 from jetstream_server.jetstream.configs.stream_config import StreamConfig
@@ -16,7 +17,6 @@ from jetstream_server.jetstream.streams.messages.publish_headers import (
     has_header,
     special_headers,
 )
-from jetstream_server.jetstream.streams.schedules.cron import find_zone
 from jetstream_server.jetstream.streams.schedules.schedule import PURGE
 from jetstream_server.jetstream.streams.schedules.schedule_timing import timing_of
 from jetstream_server.store.ports import MessageStore

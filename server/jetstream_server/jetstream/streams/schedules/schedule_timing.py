@@ -8,8 +8,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from jetstream_server.base.clock import SECOND
+from jetstream_server.base.time_zone import find_zone
 from jetstream_server.jetstream.streams.messages import publish_headers as names
-from jetstream_server.jetstream.streams.schedules.cron import Cron, find_zone, parse_cron
+from jetstream_server.jetstream.streams.schedules.cron import Cron, parse_cron
 from jetstream_server.jetstream.wire.go_duration import parse_duration
 from jetstream_server.jetstream.wire.go_time import parse_time
 

@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from jetstream_server.jetstream.streams.schedules.cron import Cron, find_zone, parse_cron
+from jetstream_server.jetstream.streams.schedules.cron import Cron, parse_cron
 
 BERLIN = ZoneInfo("Europe/Berlin")
 
@@ -65,14 +65,6 @@ def test_clocks_that_change() -> None:
 )
 def test_no_patterns(pattern: str) -> None:
     assert parse_cron(pattern, UTC) is None
-
-
-def test_zones() -> None:
-    assert find_zone("UTC") is UTC
-    assert find_zone("Europe/Berlin") == BERLIN
-    assert find_zone("Local") is not None
-    for name in ("Foo/Bar", "../etc/passwd", "/etc/passwd", "Europe", "a\0b", "x" * 300):
-        assert find_zone(name) is None, name
 
 
 @settings(max_examples=50)
