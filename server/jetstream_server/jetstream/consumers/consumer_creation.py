@@ -346,7 +346,7 @@ def restore_consumer(
         last_seq = stream.store.last_seq
     for each in states:
         try:
-            progress, is_ahead = _restored_progress(stream, config, each, last_seq)
+            progress, is_ahead = _restored_progress(stream, name, config, each, last_seq)
             break
         except StoreError as error:
             problem = str(error)
@@ -427,7 +427,7 @@ def _load_state(file: StateFile) -> tuple[bytes | None, str]:
 
 
 def _restored_progress(
-    stream: Stream, config: ConsumerConfig, state: bytes, last_seq: int
+    stream: Stream, name: str, config: ConsumerConfig, state: bytes, last_seq: int
 ) -> tuple[Progress, bool]:
     """Return the progress in a saved state, and whether it covers messages that are lost.
 
@@ -436,7 +436,14 @@ def _restored_progress(
     """
     progress = _new_progress(stream, config)
     restore_state(progress, state)
+    done_until = progress.floor_stream_seq if progress.floor_consumer_seq else 0
     is_ahead = _forget_missing(progress, stream.store, config, last_seq)
+    if is_ahead and done_until > last_seq and config.ack_policy in ("explicit", "all"):
+        # No proof of damage: if a message was removed before anybody acknowledged it, the state can
+        # reach the disk before the message.
+        text = f"is done with message {done_until}, and the stream ends with {last_seq}"
+        text += ": what was stored between them is lost, and its sequences are given again"
+        stream.context.log("WRN", f"consumer {name} of stream {stream.name}: {text}")
     if stream.config.retention == "workqueue" and config.max_deliver != 1:
         _take_back(progress, stream.store)
     return progress, is_ahead

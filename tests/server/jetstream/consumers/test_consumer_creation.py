@@ -345,3 +345,36 @@ def test_a_later_state_is_not_that_of_the_config(account, stream):
     assert changed is restored
     assert b'"state"' not in stream.folder.consumer("L")[0].load()
     assert account.restart(changed).info(account.now)["ack_floor"]["stream_seq"] == 5
+
+
+@pytest.mark.parametrize("policy", ["explicit", "all", "none"])
+def test_a_stream_that_ends_before_what_was_acknowledged_is_told_of(
+    transfers, make_transfers, tmp_path, policy
+):
+    """Its only block is gone, and so is the file that says how far it had come."""
+    transfers.stream("S", count=5)
+    durable = {"durable_name": "C", "ack_policy": policy}
+    transfers.ask("CONSUMER.CREATE.S.C", {"stream_name": "S", "config": durable})
+    listener = transfers.listen(b"got")
+    transfers.publish(b"$JS.API.CONSUMER.MSG.NEXT.S.C", b'{"batch":3,"no_wait":true}', b"got")
+    transfers.turn()
+    for message in listener.received:
+        transfers.publish(message[1], b"")
+    transfers.advance(SECOND)
+    transfers.catalog.stop(transfers.now)
+    transfers.commit.drain()
+    for file in [*tmp_path.rglob("high-water.*"), *tmp_path.rglob("msgs/*")]:
+        file.unlink()
+    again = make_transfers()
+    told = [text for level, text in again.logged if level == "WRN"]
+    expected = (
+        "consumer C of stream S: is done with message 3, and the stream ends with 0:"
+        " what was stored between them is lost, and its sequences are given again"
+    )
+    assert told == ([] if policy == "none" else [expected])
+    again.publish(b"s.1", b"new")
+    again.turn()
+    assert again.ask("CONSUMER.INFO.S.C")["num_pending"] == 1
+    again.catalog.stop(again.now)
+    again.commit.drain()
+    assert [text for level, text in make_transfers().logged if level == "WRN"] == []
