@@ -68,5 +68,6 @@ def suited(stream: Stream, config: ConsumerConfig) -> ConsumerConfig:
 
 def take_over(consumer: Consumer, now: int) -> None:
     """Have a durable consumer send everything that was not acknowledged again."""
-    if consumer.config.sourcing and consumer.config.is_durable and consumer.created != now:
+    has_sent = consumer.progress.consumer_seq > 0
+    if consumer.config.sourcing and consumer.config.is_durable and has_sent:
         reset_consumer(consumer, 0, now)
