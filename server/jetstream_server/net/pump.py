@@ -199,6 +199,10 @@ class Pump:
         """Take back a flush that has been run, and send what waited for it."""
         assert self._commit is not None
         self._commit.complete(flush)
+        is_well = not (failures or self._noted or self._commit.full or self.node.disk_full)
+        if is_well and not self._commit.is_stalled:  # as nearly always
+            self.node.release(held, now)
+            return
         self._note_failures([failure for _, failure in failures])
         refused = {operation.owner for operation in flush.stalled}
         if any(owner not in refused for owner, _ in failures):

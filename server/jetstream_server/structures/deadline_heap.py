@@ -63,10 +63,11 @@ class DeadlineHeap(Generic[K]):
 
     def next_deadline(self) -> int | None:
         """Return the earliest deadline, None when there is none."""
-        heap = self._heap
+        heap, entries = self._heap, self._entries
         while heap:
-            if self._is_live(heap[0]):
-                return heap[0][0]
+            first = heap[0]
+            if entries.get(first[2]) is first:  # `_is_live`, without the call
+                return first[0]
             heapq.heappop(heap)
         return None
 

@@ -424,21 +424,20 @@ class GroupCommit:
         assert self._in_flight is None, "one flush at a time: complete the last one first"
         if self._roots:
             self._forget_removed()
-        if now is not None and self._has_nothing_at(now):  # the end of every turn
-            return None
+        if now is not None and self._has_only_queue_at(now):  # the end of nearly every turn
+            return self._fly(self._queue, syncs=not self.lazily_ns) if self._queue else None
         fills = self._fills(now)
         is_noted = self._journal is not None and self._journal.is_dirty
         self._arm(now)
-        fresh = len(self._queue) > self._stalled
-        retries = _is_due(self._retry_at, now)
-        if self._stalled and not fresh and not retries:
+        is_refused = self._stalled and len(self._queue) == self._stalled
+        if is_refused and not _is_due(self._retry_at, now):
             return None
-        lazy_due, sync_due = _is_due(self._lazy_at, now), _is_due(self._sync_at, now)
+        sync_due = _is_due(self._sync_at, now)
         rubbish_due = self.full is not None or _is_due(self._rubbish_at, now)
         places = is_noted and self.full is None and _is_due(self._place_at, now)
         if not (
             self._queue
-            or (self._lazy and lazy_due)
+            or (self._lazy and _is_due(self._lazy_at, now))
             or ((self._rubbish or self._aside) and rubbish_due)
             or (self._unsynced and sync_due)
             or (fills and self.full)
@@ -446,17 +445,28 @@ class GroupCommit:
         ):
             return None
         operations: list[DiskOperation] = [*self._queue, *self._lazy.values()]
-        self._queue = []
         self._lazy = {}
-        self._paths = None
-        self._appends.clear()
-        self._lazy_at = self._retry_at = None
         if rubbish_due:
             operations += self._take_rubbish(now)
         if fills:
             self._fill_at = None
         places_max = self._take_places(now) if places else 0
         syncs = not self.lazily_ns or sync_due
+        return self._fly(operations, syncs=syncs, fills=fills, places_max=places_max)
+
+    def _fly(
+        self,
+        operations: list[DiskOperation],
+        *,
+        syncs: bool,
+        fills: bool = False,
+        places_max: int = 0,
+    ) -> Flush:
+        """Return a flush of operations, among which are all that were queued."""
+        self._queue = []
+        self._paths = None
+        self._appends.clear()
+        self._lazy_at = self._retry_at = None
         unsynced, self._unsynced = self._unsynced, {}
         if syncs:
             self._sync_at = None
@@ -464,30 +474,32 @@ class GroupCommit:
         self._flying_bytes, self._queued_bytes = self._queued_bytes, 0
         self.taken += 1
         self._in_flight = Flush(
-            disk=self.disk,
-            operations=operations,
+            self.disk,
+            operations,
+            unsynced,
+            self._files,
+            self._lost_names,
+            self._reserve,
+            self._journal,
             syncs=syncs,
-            unsynced=unsynced,
-            carried=frozenset(unsynced),
-            files=self._files,
-            reserve=self._reserve,
             fills=fills,
-            journal=self._journal,
             places_max=places_max,
-            names=self._lost_names,
         )
         return self._in_flight
 
-    def _has_nothing_at(self, now: int) -> bool:
-        """Tell whether nothing is queued, and nothing that waits for its time is due or has yet to
-        be given one."""
-        if self._queue or self._lazy or self._rubbish or self._aside or self.full:
+    def _has_only_queue_at(self, now: int) -> bool:
+        """Tell whether nothing is there but what is queued: nothing that was refused, or waits for
+        its time and is due, or has yet to be given one."""
+        if self._lazy or self._rubbish or self._aside or self._stalled or self.full:
             return False
-        if self._unsynced and (self._sync_at is None or now >= self._sync_at):
+        if self._rubbish_at is not None or self._retry_at is not None or self._fill_at is not None:
+            return False
+        is_lazy = self.lazily_ns and (self._queue or self._unsynced or self._sync_at is not None)
+        if is_lazy and (self._sync_at is None or now >= self._sync_at):
             return False
         journal = self._journal
         if journal is None or not journal.is_dirty:
-            return True
+            return self._place_at is None
         is_armed = self._place_at is not None and now < self._place_at
         return is_armed and journal.noted == self._noted_by_then and not journal.is_worn
 
@@ -548,26 +560,37 @@ class GroupCommit:
         return self._fill_at is not None and now >= self._fill_at
 
     def _arm(self, now: int | None) -> None:
+        """Have a deadline for what waits, and none for what has been forgotten since."""
         if now is None:
             return
-        if self._lazy and self._lazy_at is None:
+        if not self._lazy:
+            self._lazy_at = None
+        elif self._lazy_at is None:
             self._lazy_at = now + LAZY_REPLACE_NS
-        if (self._rubbish or self._aside) and self._rubbish_at is None:
+        if not (self._rubbish or self._aside):
+            self._rubbish_at = None
+        elif self._rubbish_at is None:
             self._rubbish_at = now + RUBBISH_NS
-        if self._journal is not None and self._journal.is_dirty:
+        if self._journal is None or not self._journal.is_dirty:
+            self._place_at = None
+        else:
             if self._journal.is_worn:
                 soon = now + PLACE_PAUSE_NS
                 self._place_at = soon if self._place_at is None else min(self._place_at, soon)
             elif self._place_at is None or self._journal.noted != self._noted_by_then:
                 self._noted_by_then = self._journal.noted
                 self._place_at = now + PLACE_NS
-        if self._stalled and self._retry_at is None:
+        if not self._stalled:
+            self._retry_at = None
+        elif self._retry_at is None:
             self._retry_at = now + RETRY_NS
         if self.full is not None and self._reserve is not None and self._fill_at is None:
             self._fill_at = now + FILL_NS
-        busy = self._unsynced or any(isinstance(o, Write) for o in self._queue)
-        if self.lazily_ns and busy and self._sync_at is None:
-            self._sync_at = now + self.lazily_ns
+        if self.lazily_ns:
+            if not (self._unsynced or any(isinstance(o, Write) for o in self._queue)):
+                self._sync_at = None
+            elif self._sync_at is None:
+                self._sync_at = now + self.lazily_ns
 
     def complete(self, flush: Flush) -> None:
         """Take a flush back: keep what was refused, tell owners how it went."""
@@ -576,16 +599,17 @@ class GroupCommit:
         self._paths = None
         self._flying_bytes = 0
         self._unsynced = flush.unsynced
-        self._aside |= flush.aside
-        self._queue[:0] = flush.stalled
-        self._stalled = len(flush.stalled)
+        if flush.aside:
+            self._aside |= flush.aside
         self._note_shortage(flush)
-        if flush.stalled:
-            self._forget_removed()
         if not flush.stalled and not flush.failures:
             for owner in flush.touched:
                 owner.flushed()
             return
+        self._queue[:0] = flush.stalled
+        self._stalled = len(flush.stalled)
+        if flush.stalled:
+            self._forget_removed()
         refused = {operation.owner for operation in flush.stalled}
         told: dict[Owner, None] = {}
         for owner, error in flush.failures:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -130,22 +130,23 @@ DiskOperation = (
 )
 
 
-@dataclass(slots=True, eq=False)
 class Flush:
     """What one trip to the disk carries.
 
-    Attributes:
+    Args:
         operations: in order.
-        syncs: whether written files are synced at the end; False under the lazy policy.
         unsynced: files written but not synced; what is left in it is handed to the next flush.
-        carried: those of them to which earlier flushes wrote.
         files: all that are open.
-        reserve: room for a full disk, None for none.
-        fills: whether the reserve is to be filled up.
-        journal: where contents of small files are noted, None for none.
-        places_max: how many noted contents may be put in place.
         names: folders whose names an earlier flush, or the journal, could not make durable; what is
             left in it, or comes to it, is handed to the next flush.
+        reserve: room for a full disk, None for none.
+        journal: where contents of small files are noted, None for none.
+        syncs: whether written files are synced at the end; False under the lazy policy.
+        fills: whether the reserve is to be filled up.
+        places_max: how many noted contents may be put in place.
+
+    Attributes:
+        carried: files to which earlier flushes wrote.
         failures: per owner, what went wrong; filled by `run`.
         stalled: operations to try again, in order.
         touched: owners with operations in this flush.
@@ -154,35 +155,49 @@ class Flush:
         shortage: why the reserve could not be filled up.
     """
 
-    disk: Disk
-    operations: list[DiskOperation]
-    syncs: bool
-    unsynced: dict[BlockFile, Owner]
-    carried: frozenset[BlockFile]
-    files: dict[BlockFile, Owner]
-    reserve: Reserve | None = None
-    fills: bool = False
-    journal: Journal | None = None
-    places_max: int = 0
-    names: dict[Path, None] = field(default_factory=dict)
-    failures: list[tuple[Owner, StoreError]] = field(default_factory=list)
-    stalled: list[DiskOperation] = field(default_factory=list)
-    touched: dict[Owner, None] = field(default_factory=dict)
-    aside: dict[Path, Owner] = field(default_factory=dict)
-    gave: bool = False
-    shortage: StoreError | None = None
-    _lacks_room: bool = False
-    _full: dict[Owner, list[StoreError]] = field(default_factory=dict)
-    _broken: dict[Owner, None] = field(default_factory=dict)
-    _replacements: dict[Path, Replace] = field(default_factory=dict)
-    _notes: list[Replace] = field(default_factory=list)  # to be noted together
-    # To be synced, each with the owners it matters to.
-    _folders: dict[Path, dict[Owner, None]] = field(default_factory=dict)
-    _removed_from: dict[Path, None] = field(default_factory=dict)  # where folders were removed
-    _set_aside: list[tuple[Path, Owner]] = field(default_factory=list)
-    _files_max: int = CLEARED_FILES  # that may still be cleared
-    _lost: set[Path] = field(default_factory=set)  # folders whose names cannot be made durable
-    _unsettled: set[Path] = field(default_factory=set)  # whose names are to be tried again
+    def __init__(
+        self,
+        disk: Disk,
+        operations: list[DiskOperation],
+        unsynced: dict[BlockFile, Owner],
+        files: dict[BlockFile, Owner],
+        names: dict[Path, None],
+        reserve: Reserve | None,
+        journal: Journal | None,
+        *,
+        syncs: bool,
+        fills: bool,
+        places_max: int,
+    ) -> None:
+        self.disk = disk
+        self.operations = operations
+        self.syncs = syncs
+        self.unsynced = unsynced
+        self.carried = frozenset(unsynced)
+        self.files = files
+        self.reserve = reserve
+        self.fills = fills
+        self.journal = journal
+        self.places_max = places_max
+        self.names = names
+        self.failures: list[tuple[Owner, StoreError]] = []
+        self.stalled: list[DiskOperation] = []
+        self.touched: dict[Owner, None] = {}
+        self.aside: dict[Path, Owner] = {}
+        self.gave = False
+        self.shortage: StoreError | None = None
+        self._lacks_room = False
+        self._full: dict[Owner, list[StoreError]] = {}
+        self._broken: dict[Owner, None] = {}
+        self._replacements: dict[Path, Replace] = {}
+        self._notes: list[Replace] = []  # to be noted together
+        # To be synced, each with the owners it matters to.
+        self._folders: dict[Path, dict[Owner, None]] = {}
+        self._removed_from: dict[Path, None] = {}  # where folders were removed
+        self._set_aside: list[tuple[Path, Owner]] = []
+        self._files_max = CLEARED_FILES  # that may still be cleared
+        self._lost: set[Path] = set()  # folders whose names cannot be made durable
+        self._unsettled: set[Path] = set()  # whose names are to be tried again
 
     @property
     def is_quick(self) -> bool:
@@ -228,15 +243,21 @@ class Flush:
                 self._carry_out(operation)
             except OSError as error:
                 self._fail(operation, error)
-        self._note()
-        self._replace()
-        self._sync_folders()
+        if self._notes:
+            self._note()
+        if self._replacements:
+            self._replace()
+        if self._folders:
+            self._sync_folders()
         if self.syncs:
             for file, owner in list(self.unsynced.items()):
                 self._sync(file, owner)
-        self._clear()
-        self._place_noted()
-        self._drop_broken()
+        if self._set_aside:
+            self._clear()
+        if self.places_max:
+            self._place_noted()
+        if self._broken and self._full:
+            self._drop_broken()
         if self.reserve is not None:
             if self.stalled and self._lacks_room:
                 self.gave = self.reserve.give(sum(map(_bytes_of, self.stalled)))
@@ -293,7 +314,7 @@ class Flush:
 
     def _place_noted(self) -> None:
         """Put some of what is noted in its place, when all else is well."""
-        if self.journal is None or not self.places_max or self._full or self._broken:
+        if self.journal is None or self._full or self._broken:
             return
         if not (self._lost or self._unsettled):
             for note, error in self.journal.place(self.places_max):
@@ -354,13 +375,12 @@ class Flush:
         """Have no owner wait for room if it has failed as well: what followed the failure was
         skipped, so if the rest were tried again, the middle would be missing."""
         broken, full = self._broken, self._full
-        if broken and full:
-            self.stalled = [each for each in self.stalled if each.owner not in broken]
-            self.failures = [
-                (owner, error)
-                for owner, error in self.failures
-                if owner not in broken or error not in full.get(owner, ())
-            ]
+        self.stalled = [each for each in self.stalled if each.owner not in broken]
+        self.failures = [
+            (owner, error)
+            for owner, error in self.failures
+            if owner not in broken or error not in full.get(owner, ())
+        ]
 
     def _carry_out(self, operation: DiskOperation) -> None:
         disk, path = self.disk, operation.path

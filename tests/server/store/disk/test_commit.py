@@ -431,3 +431,42 @@ def test_a_failed_owners_files_are_closed(disk, owner):
     disk.fail_in = 5
     assert "sync failed" in str(commit.drain()[0][1])
     assert file.handle is None
+
+
+@pytest.mark.parametrize("lazily_ns", [0, SECOND])
+@pytest.mark.parametrize("seed", range(20))
+def test_nothing_is_due_once_all_that_is_due_is_done(disk, owner, lazily_ns, seed):
+    """Else the server would be awake for ever: what waited may have been removed meanwhile."""
+    chance = Random(seed)
+    journal = Journal(Path("/s"), disk)
+    disk.add_folder(Path("/s"))
+    journal.load()
+    commit = GroupCommit(disk, lazily_ns=lazily_ns, journal=journal)
+    now = 1
+    for number in range(60):
+        folder = Path(f"/s/{chance.randrange(3)}")
+        match chance.randrange(7):
+            case 0:
+                commit.write(owner, BlockFile(folder / f"{number}.blk"), bytearray(b"x" * 9), 0, 9)
+            case 1:
+                commit.replace(owner, folder / "state", [b"s"], lazily=True)
+            case 2:
+                commit.replace(owner, Path(f"/s/kept/{number}"), [b"c"], in_journal=True)
+            case 3:
+                commit.remove(owner, folder / f"{number}.blk", lazily=True)
+            case 4:
+                commit.remove_tree(owner, folder)
+            case 5:
+                now += chance.choice([1, 30 * MILLISECOND, 3 * SECOND])
+        while (flush := commit.take(now)) is not None:
+            assert flush.run() == []
+            commit.complete(flush)
+        deadline = commit.next_deadline()
+        assert deadline is None or deadline > now
+    commit.remove_tree(owner, Path("/s/0"))
+    for _ in range(100):
+        while (flush := commit.take(now)) is not None:
+            assert flush.run() == []
+            commit.complete(flush)
+        now += SECOND
+    assert commit.next_deadline() is None
