@@ -6,7 +6,7 @@ Loops that only look at bytes run without the GIL.
 
 from cpython cimport array
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from libc.string cimport memcmp
+from libc.string cimport memcmp, memset
 
 cdef enum:
     WIDTH = 7  # the STRIDE of `protocol/ops.py`
@@ -15,6 +15,10 @@ cdef enum:
     TAIL_TOKENS = 5
 
 TAIL_TOKENS_MAX = TAIL_TOKENS
+
+cdef struct Beginning:
+    char first[256]
+    char second[256]
 
 cdef struct Text:
     const char* start
@@ -146,6 +150,21 @@ def segment(
     return max(start, stop), target
 
 
+cdef inline void _note_beginning(Beginning* beginning, const Text* prefix) noexcept nogil:
+    beginning.first[<unsigned char>prefix.start[0]] = True
+    if prefix.length > 1:
+        beginning.second[<unsigned char>prefix.start[1]] = True
+    else:
+        memset(beginning.second, True, sizeof(beginning.second))
+
+
+cdef inline bint _may_begin(const char* text, const Beginning* beginning) noexcept nogil:
+    """Tell whether a text, which is part of a chunk, begins as one of the prefixes may do."""
+    return (
+        beginning.first[<unsigned char>text[0]] and beginning.second[<unsigned char>text[1]]
+    )
+
+
 cdef inline bint _begins(
     const char* text, Py_ssize_t length, const Text* prefixes, Py_ssize_t count
 ) noexcept nogil:
@@ -154,7 +173,6 @@ cdef inline bint _begins(
     for at in range(count):
         if (
             length > prefixes[at].length
-            and text[0] == prefixes[at].start[0]
             and memcmp(text, prefixes[at].start, prefixes[at].length) == 0
         ):
             return True
@@ -177,6 +195,10 @@ def first_reserved(
     cdef const int* message = fields.data.as_ints + start * WIDTH
     cdef Py_ssize_t index = start, at, subject_count = len(subjects), reply_count = len(replies)
     cdef Text prefixes[PREFIXES_MAX]
+    # What the first two characters of a prefix may be; those of other texts hardly ever are.
+    cdef Beginning subject_begins, reply_begins
+    memset(&subject_begins, 0, sizeof(Beginning))
+    memset(&reply_begins, 0, sizeof(Beginning))
     if subject_count + reply_count > PREFIXES_MAX:
         raise ValueError(f"more than {PREFIXES_MAX} reserved prefixes")
     for at in range(subject_count + reply_count):
@@ -185,15 +207,24 @@ def first_reserved(
             raise ValueError("a reserved prefix is bytes and not empty")
         prefixes[at].start = PyBytes_AS_STRING(prefix)
         prefixes[at].length = PyBytes_GET_SIZE(prefix)
+        _note_beginning(
+            &subject_begins if at < subject_count else &reply_begins, &prefixes[at]
+        )
     with nogil:
         while index < stop:
-            if _begins(raw + message[0], message[1] - message[0], prefixes, subject_count):
+            if _may_begin(raw + message[0], &subject_begins) and _begins(
+                raw + message[0], message[1] - message[0], prefixes, subject_count
+            ):
                 break
-            if message[2] != message[3] and _begins(
-                raw + message[2],
-                message[3] - message[2],
-                prefixes + subject_count,
-                reply_count,
+            if (
+                message[2] != message[3]
+                and _may_begin(raw + message[2], &reply_begins)
+                and _begins(
+                    raw + message[2],
+                    message[3] - message[2],
+                    prefixes + subject_count,
+                    reply_count,
+                )
             ):
                 break
             index += 1
