@@ -311,19 +311,21 @@ class Node:
         """Give sessions that were fed their turn, as many as may be heard in one turn of the node;
         the others, and those for whose messages there was no time, come first in the next one."""
         fed, self._fed = self._fed, {}
-        ops_left, deliveries = OPS_OF_TURN_MAX, self._deliveries
+        ops_left, ops_max = OPS_OF_TURN_MAX, OPS_OF_SESSION_MAX
+        deliveries = self._deliveries
         late: list[Session] = []
         waiting = iter(fed)
         for session in waiting:
             if deliveries.are_spent:
                 late.append(session)
             try:
-                ops_max = ops_left if ops_left < OPS_OF_SESSION_MAX else OPS_OF_SESSION_MAX
                 ops_left -= session.run(now, ops_max)
             except Exception as error:
                 self.containment.contain(error, now)
-            if ops_left <= 0:
-                self._fed = {**dict.fromkeys(waiting), **self._fed}
+            if ops_left < ops_max:
+                ops_max = ops_left
+                if ops_left <= 0:
+                    self._fed = {**dict.fromkeys(waiting), **self._fed}
         if late:
             self._fed = {session: None for session in late if session in self._fed} | self._fed
 

@@ -122,23 +122,30 @@ class Publishing:
 
     def publish(self, run: PubRun, now: int) -> PubRun | None:
         """Publish messages; return those that are left for a later turn, None for none."""
-        count, start, left = run.count, 0, TRACE_EVENTS_OF_TURN_MAX
+        count, traffic = run.count, self._traffic
         self.looked_at = 0
-        traffic = self._traffic
         traffic.in_msgs += count
         traffic.in_bytes += frames.published_bytes(run.fields)
-        while True:
-            traced = frames.first_traced(run.chunk, run.fields, start, count)
-            start = self._publish_stretch(run, start, traced, now)
-            if start < traced or start == count or self._account.router.is_spent:
-                break
+        traced = frames.first_traced(run.chunk, run.fields, 0, count)
+        start = self._publish_stretch(run, 0, traced, now)
+        if traced < count and start == traced:
+            start = self._publish_from_traced(run, traced, now)
+        return self._left_from(run, start) if start < count else None
+
+    def _publish_from_traced(self, run: PubRun, traced: int, now: int) -> int:
+        """Publish messages from one on that seems to ask for a trace; return how far it came."""
+        count, left = run.count, TRACE_EVENTS_OF_TURN_MAX
+        start = traced
+        while start == traced < count and not self._account.router.is_spent:
             events = self._publish_traced(run, traced, now)
             left -= events
             self.looked_at += events * _MESSAGES_OF_TRACE_EVENT
             start = traced + 1
             if left <= 0 or self._answers.postponed:
                 break
-        return self._left_from(run, start) if start < count else None
+            traced = frames.first_traced(run.chunk, run.fields, start, count)
+            start = self._publish_stretch(run, start, traced, now)
+        return start
 
     def _left_from(self, run: PubRun, start: int) -> PubRun:
         """Return the messages from `start` on, which are left for later after all."""
@@ -164,11 +171,10 @@ class Publishing:
                 run.chunk, run.fields, start, count, reserved.SUBJECTS, reserved.REPLIES
             )
             start = route(run, publisher, now, start, index, answers)
-            if start < index:
+            if index == count or start < index:
                 break
-            if index < count:
-                self._admits(run, index, now)  # refuses it
-                start += 1
+            self._admits(run, index, now)  # refuses it
+            start += 1
         return start
 
     def _publish_one_by_one(self, run: PubRun, start: int, count: int, now: int) -> int:

@@ -63,6 +63,7 @@ class Contents:
         outage: why the stream was given up, empty while it serves.
         has_failed: the store did not take the last message.
         decides_always: whether the config asks for a decision on every message.
+        decides_at_times: whether it may ask for one, depending on the message.
     """
 
     def __init__(
@@ -107,6 +108,13 @@ class Contents:
             or config.allow_msg_counter
             or self._transform is not None
             or self._republisher is not None
+        )
+        self.decides_at_times = (
+            config.allow_batched
+            or config.max_msg_size > 0
+            or config.discard == "new"
+            or config.retention == "interest"
+            or self.schedules is not None
         )
 
     def recover(self, now: int) -> None:

@@ -99,9 +99,13 @@ class Account:
         """Do what has become due, and let consumers that were woken deliver."""
         if self.catalog is not None:
             self.catalog.run(now)
-        for tick in (self.replies.run, *[each.tick for each in self.timers.pop_due(now)]):
+        try:
+            self.replies.run(now)
+        except Exception as error:
+            self.containment.contain(error, now)
+        for due in self.timers.pop_due(now):
             try:
-                tick(now)
+                due.tick(now)
             except Exception as error:
                 self.containment.contain(error, now)
 

@@ -50,18 +50,23 @@ _UNSIGNED_DIGITS_MAX = 18  # more digits than the genuine server reads never mat
 def needs_decisions(contents: Contents, run: PubRun, start: int, stop: int) -> bool:
     """Tell whether anything but a header may have single messages of this stretch refused,
     skipped or changed."""
-    config = contents.config
     if contents.decides_always or has_large_header(run, start, stop, HEADER_BYTES_MAX):
         return True
     if len(run.chunk) > RECORD_BYTES_MAX or run.reply(start).endswith(FAST_BATCH_REPLY):
         return True
+    if contents.allowance is not None and contents.allowance(len(run.chunk)) is not None:
+        return True
+    return contents.decides_at_times and _asks_for_decisions(contents, run, start, stop)
+
+
+def _asks_for_decisions(contents: Contents, run: PubRun, start: int, stop: int) -> bool:
+    """Tell whether the config has single messages of this stretch decided on."""
+    config = contents.config
     if config.allow_batched and FAST_BATCH_REPLY in run.chunk:
         return True
     if config.max_msg_size > 0 and largest_message(run, start, stop) > config.max_msg_size:
         return True
     if config.discard == "new" and not has_room(config, contents.store, run, start, stop):
-        return True
-    if contents.allowance is not None and contents.allowance(len(run.chunk)) is not None:
         return True
     if contents.schedules is not None and not contents.schedules.subjects.isdisjoint(
         _subjects(run, start, stop)
