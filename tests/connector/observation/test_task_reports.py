@@ -80,6 +80,12 @@ def test_written_rows_that_are_not_all_do_not_count():
     reports.add([read(7, 71, 4), read(0, 0, 5)])
     assert reports.take(done(4, written=5)) == {"bytes": 71, "unreported_batches": 1}
     assert reports.take(done(5, 0, written=0)) == {"bytes": 0, "unreported_batches": 0}
+    reports.add([wrote(6)])
+    assert reports.take(done(6, 0, written=0)) == {"unreported_batches": 1}
+    # The next run of the query may have another sink.
+    reports.begin(ID, "run 2")
+    reports.add([read(7, 72, 7)])
+    assert reports.take(done(7, written=7)) == {"bytes": 72, "unreported_batches": 0}
 
 
 def test_others_sinks_have_nothing_to_report():
