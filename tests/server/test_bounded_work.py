@@ -844,6 +844,51 @@ def test_a_long_list_of_consumers_is_made_in_turns(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("storage", ["memory", "file"])
+@pytest.mark.parametrize("discard", ["old", "new"])
+def test_messages_that_expect_the_last_of_many_subjects_take_turns(
+    tmp_path: Path, storage: str, discard: str
+) -> None:
+    bench = Bench(tmp_path)
+    config = {"name": "S", "subjects": ["s.>"], "storage": storage, "discard": discard}
+    config["max_msgs"] = SUBJECTS + 20
+    assert b'"error"' not in bench.ask("STREAM.CREATE.S", config)
+    bench.say(b"".join(b"PUB s.%d.x 0\r\n\r\n" % n for n in range(SUBJECTS)))
+    catalog = bench.node.accounts["$G"].catalog
+    assert catalog is not None
+    store = catalog.streams["S"].store
+    load_last, run, looks = store.load_last, bench.node.run, [0]
+
+    def counted(wanted: Any) -> Any:
+        looks[-1] += 1
+        return load_last(wanted)
+
+    def turn(now: int) -> None:
+        looks.append(0)
+        run(now)
+
+    store.load_last = counted  # type: ignore[method-assign]
+    bench.node.run = turn  # type: ignore[method-assign]
+    said = []
+    for number in range(200):
+        # Those that are expected come, and others do not.
+        expected = SUBJECTS + number // 20 if number % 20 == 0 else 5
+        headers = (
+            b"NATS/1.0\r\nNats-Expected-Last-Subject-Sequence: %d\r\n"
+            b"Nats-Expected-Last-Subject-Sequence-Subject: *.*.x\r\n\r\n" % expected
+        )
+        said.append(b"HPUB s.new%d.x r %d %d\r\n%b\r\n" % (number, *2 * (len(headers),), headers))
+    answer = bench.say(b"".join(said) + b"PUB s.end r 0\r\n\r\n")
+    wanted = [
+        b'"seq":%d' % (SUBJECTS + 1 + n // 20) if n % 20 == 0 else b"10071" for n in range(200)
+    ]
+    bodies = [part for part in answer.split(b"\r\n") if part.startswith(b"{")]
+    assert len(bodies) == 201
+    assert all(each in body for each, body in zip(wanted, bodies, strict=False)), bodies[:5]
+    assert b'"seq":%d' % (SUBJECTS + 11) in bodies[-1]
+    assert max(looks) <= 20, looks
+
+
+@pytest.mark.parametrize("storage", ["memory", "file"])
 def test_many_purges_at_once_take_turns(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, storage: str
 ) -> None:

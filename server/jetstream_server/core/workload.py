@@ -125,6 +125,11 @@ class Workload:
         """Note that what was taken on was worth more than it seemed."""
         self.used += units
 
+    @property
+    def is_spent(self) -> bool:
+        """Return whether this turn has taken on as much as it has time for."""
+        return self.used >= self._units_max
+
     def wait(self, go_on: Callable[[], None], client: object = None) -> None:
         """Have `go_on` called when a turn begins that may take on something.
 

@@ -108,7 +108,7 @@ LOOKING = {
     "load_last", "load_next", "next_with_headers", "sequence_at", "filter", "decide", "count",
     "census",
     "subject_counts", "subject_last", "subject_lasts", "subject_count", "last_sequences", "window",
-    "held", "prepare_count", "offline",
+    "held", "prepare_count", "prepare_subjects", "offline",
 }  # fmt: skip
 # Change a store, but none that is half changed when they fail.
 HARMLESS = {

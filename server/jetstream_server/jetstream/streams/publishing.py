@@ -17,8 +17,11 @@ Specification: docs/reference/publishing.md.
 
 from __future__ import annotations
 
+from enum import IntEnum
+
 from jetstream_server.base.errors import ApiError, StoreError
 from jetstream_server.core.fault_domains import Domain
+from jetstream_server.core.subject import is_literal
 from jetstream_server.core.subscription import Stretch
 from jetstream_server.jetstream import errors
 from jetstream_server.jetstream.configs.stream_config import StreamConfig
@@ -30,6 +33,7 @@ from jetstream_server.jetstream.streams.batches.fast_batch import FastBatches
 from jetstream_server.jetstream.streams.contents import WINDOW_GRANULARITY_NS, Contents
 from jetstream_server.jetstream.streams.messages import publish_headers as names
 from jetstream_server.jetstream.streams.messages.candidate import Candidate
+from jetstream_server.jetstream.streams.reads.search import Search, is_short
 from jetstream_server.jetstream.streams.storing.admission import (
     FAST_BATCH_REPLY,
     check,
@@ -44,6 +48,18 @@ from jetstream_server.jetstream.streams.storing.single_storing import take_singl
 from jetstream_server.jetstream.streams.storing.storing_outcome import StoringOutcome
 from jetstream_server.kernels.message_ids import first_special, id_spans
 from jetstream_server.protocol.ops import PubRun
+
+_OTHER_SUBJECT = names.EXPECTED_LAST_SUBJECT_SEQUENCE_SUBJECT
+# That a message looks at, of the workload; it may be the first one that asks for them.
+_SUBJECTS_OF_UNIT = 4000
+
+
+class Looking(IntEnum):
+    """How far a message had to look, as others have to wait for that."""
+
+    NEAR = 0
+    FAR = 1  # perhaps at very many subjects
+    TOO_FAR = 2  # at more than there is time for now: it is not taken yet
 
 
 class StreamPublishing:
@@ -114,7 +130,9 @@ class StreamPublishing:
             return
         if self._is_metered or needs_decisions(contents, run, start, stop):
             for index in range(start, stop):
-                self._take_one(run, index, now)
+                looking = self._take_one(run, index, now, stretch=stretch)
+                if looking and self._has_to_pause(stretch, index, looking):
+                    return
             return
         chunk, fields, name, index = run.chunk, run.fields, self._wire_name, start
         while index < stop:
@@ -125,9 +143,33 @@ class StreamPublishing:
                 self._runs.store_identified(run, index, spans, now)
                 cut = index + len(spans) // 2
             else:
-                self._take_one(run, index, now)
+                looking = self._take_one(run, index, now, stretch=stretch)
+                if looking and self._has_to_pause(stretch, index, looking):
+                    return
                 cut = index + 1
             index = cut
+
+    def _has_to_pause(self, stretch: Stretch, index: int, looking: Looking) -> bool:
+        """Put off the messages after one, if it has looked at so many subjects that the turn has no
+        time left, or this one as well, if it has yet to look at very many; tell whether that is
+        so."""
+        answers = stretch.answers
+        if answers is None:
+            return False
+        store, workload = self._contents.store, self._context.workload
+        other = names.special_headers(stretch.run.headers(index))[_OTHER_SUBJECT]
+        if looking is Looking.TOO_FAR:
+            rest = stretch.postponed_from(index)
+            Search(store, store.filter([other]), rest, answers, workload).postpone()
+            return True
+        if is_literal(other):
+            return False
+        workload.spend(1 + store.state().num_subjects // _SUBJECTS_OF_UNIT)
+        if not workload.is_spent or index + 1 == stretch.stop:
+            return False
+        answers.postpone(stretch.postponed_from(index + 1))
+        answers.look_again()
+        return True
 
     # -- single messages -------------------------------------------------------------------
 
@@ -140,15 +182,31 @@ class StreamPublishing:
         self._take_one(run, 0, now, outcome)
 
     def _take_one(
-        self, run: PubRun, index: int, now: int, outcome: StoringOutcome | None = None
-    ) -> None:
-        """Take one message on its own."""
-        contents, reply = self._contents, run.reply(index)
+        self,
+        run: PubRun,
+        index: int,
+        now: int,
+        outcome: StoringOutcome | None = None,
+        stretch: Stretch | None = None,
+    ) -> Looking:
+        """Take one message on its own.
+
+        Args:
+            stretch: its own, if it can be put off.
+        """
+        contents, reply, looking = self._contents, run.reply(index), Looking.NEAR
         try:
             if contents.outage:  # since a message before it
                 raise StoreError(contents.outage)
             subject = contents.renamed(run.subject(index))
             message = Candidate(subject, reply, run.headers(index), run.payload(index))
+            if other := message.special.get(_OTHER_SUBJECT):
+                looking = Looking.FAR
+                # What is found out about it now is kept as long as it is held.
+                wanted = contents.store.filter([other])
+                can_wait = stretch is not None and stretch.answers is not None
+                if can_wait and not is_short(contents.store, wanted):
+                    return Looking.TOO_FAR
             if not self._ingest.admit(run.size(index), now):
                 raise errors.TOO_MANY_REQUESTS()
             if outcome is not None:
@@ -183,6 +241,7 @@ class StreamPublishing:
             incident = self._context.containment.contain(error, now)
             if incident.domain is Domain.MESSAGE:  # it is not stored
                 self._refuse(reply, errors.STREAM_GENERAL_ERROR(str(incident)), outcome)
+        return looking
 
     def _look_at(self, message: Candidate, outcome: StoringOutcome, now: int) -> None:
         """Check a message that is not to be stored, as far as the genuine server does.

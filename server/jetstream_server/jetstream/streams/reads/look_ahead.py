@@ -21,5 +21,7 @@ def look_ahead(
     """
     while not store.decide(wanted, decided_max):
         yield
-    while not store.prepare_subjects(wanted, COUNTED_AT_ONCE):
+    counted_max = COUNTED_AT_ONCE
+    while not store.prepare_subjects(wanted, counted_max):
         yield
+        counted_max += 1 + COUNTED_AT_ONCE // 64  # it ends, however many change meanwhile
