@@ -50,7 +50,7 @@ class StreamImport:
         self._importer = importer
         self._exporter = exporter
         self._mapping = mapping
-        self._renaming = Renaming(mapping)
+        self._renaming = ImportRenaming(mapping)
         self._allows_trace = allows_trace
         self._shadows: dict[Subscription, Subscription] = {}
         self.outage = ""
@@ -112,7 +112,7 @@ class StreamImport:
             self._importer.containment.contain(error, 0)
 
 
-class Renaming:
+class ImportRenaming:
     """Messages of an exporter under the importer's subjects.
 
     Those that go to one subscription after another are renamed once.
@@ -161,7 +161,7 @@ class Shadow:
         self,
         original: Subscription,
         importer: Account,
-        renaming: Renaming,
+        renaming: ImportRenaming,
         *,
         allows_trace: bool = False,
     ) -> None:

@@ -13,7 +13,7 @@ from jetstream_server.core.wildcard_mapping import WildcardMapping
 from jetstream_server.node.accounts.domain_mapping import DomainMapping
 from jetstream_server.node.accounts.service_imports import ServiceImport
 from jetstream_server.node.accounts.service_replies import ResponseTerms
-from jetstream_server.node.accounts.stream_imports import Renaming
+from jetstream_server.node.accounts.stream_imports import ImportRenaming
 from jetstream_server.protocol.ops import PubRun
 
 LISTENERS = 100  # more than what is delivered whatever it costs
@@ -120,7 +120,7 @@ def test_what_a_client_asked_before_it_went_reaches_nobody_later(node: Any, conn
 
 
 def test_what_goes_to_many_is_renamed_once() -> None:
-    renaming = Renaming(WildcardMapping(b"evt.*", b"in.$1"))
+    renaming = ImportRenaming(WildcardMapping(b"evt.*", b"in.$1"))
     run = PubRun.of([(b"evt.%d" % n, b"", b"", b"%d" % n) for n in range(5)])
     first = renaming.renamed(run, 1, 4)
     assert [first.subject(at) for at in range(first.count)] == [b"in.1", b"in.2", b"in.3"]
