@@ -3,7 +3,7 @@
 Played at random: publishes, the queue deleted and made anew (with limits or as a work queue), stops
 and kills, purges and deletes of either, a backup of the mirror that is restored. The mirror has
 limits most of the time, so that what it held is gone when it is asked again. Seeds from 1000 to
-1299 were played once; some are played each time, and before them those that found a mirror that had
+1499 were played once; some are played each time, and before them those that found a mirror that had
 forgotten what it passed over.
 """
 
@@ -69,6 +69,7 @@ class Play:
             self.check()
         self.wait_long()
         self.check()
+        self._end()
 
     def check(self) -> None:
         if self._retention == "workqueue":
@@ -109,7 +110,7 @@ class Play:
         self.kill()
 
     def kill(self) -> None:
-        self._server.commit.drain()
+        self._end()
         now = self._server.now + self._random.choice((0, 1, SECOND))
         self._server = self._make()
         self._server.now = now
@@ -138,6 +139,13 @@ class Play:
         self._witness()
 
     # -- parts of them ---------------------------------------------------------------------
+
+    def _end(self) -> None:
+        """End the process, of which the system takes back the files."""
+        commit = self._server.commit
+        commit.drain()
+        for file in [*commit._files]:
+            commit.close(file)
 
     def _make_origin(self) -> None:
         self.waiting.clear()
