@@ -356,9 +356,9 @@ class StreamSource:
     def _note_overtaken(self, at: Offsets, tails: Mapping[str, Tail | None]) -> None:
         """Whether the finished batch read messages that were about to be removed.
 
-        Only its tasks know what they missed, and Spark gives them no way to report it; so this is
-        an upper bound. Messages that are removed because this query or others have read them do not
-        count.
+        Only its tasks know what they missed, and what they report does not come to this process; so
+        this is an upper bound. Messages that are removed because this query or others have read
+        them do not count.
         """
         before = self._batch_start if self._counts_overtaken else None
         self._batch_start = None
