@@ -492,7 +492,9 @@ class GroupCommit:
         its time and is due, or has yet to be given one."""
         if self._lazy or self._rubbish or self._aside or self._stalled or self.full:
             return False
-        if self._rubbish_at is not None or self._retry_at is not None or self._fill_at is not None:
+        if self._rubbish_at is not None or self._retry_at is not None:
+            return False
+        if self._queue and self._fill_at is not None:
             return False
         is_lazy = self.lazily_ns and (self._queue or self._unsynced or self._sync_at is not None)
         if is_lazy and (self._sync_at is None or now >= self._sync_at):
