@@ -9,7 +9,7 @@ import os
 import platform
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -151,6 +151,25 @@ class Smoke:
         self.copy_all()
         assert self.count("OUT") == ROWS + 5
 
+    def observed(self) -> None:
+        """What tasks read and write is told where Spark lets the format be registered again."""
+        told: list[dict[str, int]] = []
+
+        def hear(progress: Mapping[str, Any]) -> None:
+            if progress["jetstream"]:
+                told.append(progress["jetstream"])
+
+        observation = jetstream_spark.observe(self.spark, callback=hear)
+        self.write_more(3)
+        self.copy_all()
+        self.spark._jsparkSession.sparkContext().listenerBus().waitUntilEmpty(30_000)
+        observation.stop()
+        expected = {"unreported_batches": 1}
+        if VERSION >= (4, 1):
+            expected = {"bytes": 3, "written_rows": 3, "written_bytes": 3, "duplicate_rows": 0}
+            expected |= {"skipped_rows": 0, "dead_letters": 0, "unreported_batches": 0}
+        assert told == [expected], told
+
     def write_more(self, count: int) -> None:
         for number in range(count):
             self.control.request_message("in.more", b"%d" % number)
@@ -175,7 +194,7 @@ class Smoke:
         if VERSION >= (4, 2):
             rows = self.stream(maxOffsetsPerTrigger="300", stream="OUT")
             run()
-            assert batches == [300, ROWS + 5 - 300], batches
+            assert batches == [300, self.count("OUT") - 300], batches
         else:
             assert "needs PySpark 4.2" in refusal(run)
 
@@ -200,6 +219,7 @@ class Smoke:
             self.write_batch,
             self.read_batch,
             self.copy_stream,
+            self.observed,
             self.made_again,
             self.limits,
             self.stream_writer,
