@@ -19,7 +19,7 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryListener,
 )
 
-from jetstream_spark.observation.progress import Progress
+from jetstream_spark.observation.progress import QueryProgress
 from jetstream_spark.observation.query_numbers import QueryNumbers
 from jetstream_spark.observation.task_reports import TaskReports
 
@@ -90,7 +90,7 @@ class QueryListener(StreamingQueryListener):
         self._numbers.note_end(str(event.id), is_failure=event.exception is not None)
 
 
-def line_of(progress: Progress, told: Mapping[str, int]) -> str:
+def line_of(progress: QueryProgress, told: Mapping[str, int]) -> str:
     """A progress as one line: which query, how much it read and wrote, how far it is behind."""
     numbers = QueryNumbers()
     numbers.note_progress(progress, told)

@@ -10,10 +10,10 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-Progress = Mapping[str, Any]
+QueryProgress = Mapping[str, Any]
 
 
-def sources_of(progress: Progress) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
+def sources_of(progress: QueryProgress) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
     """The sources of ours, with what each reported of its streams."""
     told = progress.get("sources")
     for source in told if isinstance(told, list) else ():

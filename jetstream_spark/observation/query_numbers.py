@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from jetstream_spark.observation.progress import Progress, number, sources_of, streams_of
+from jetstream_spark.observation.progress import QueryProgress, number, sources_of, streams_of
 from jetstream_spark.observation.task_reports import UNREPORTED_BATCHES
 from jetstream_spark.task_report import (
     DEAD_LETTERS,
@@ -177,7 +177,7 @@ class QueryNumbers:
         for key in [key for key in self._values if key[1][0] == query]:
             del self._values[key]
 
-    def note_progress(self, progress: Progress, told: Mapping[str, int] | None = None) -> bool:
+    def note_progress(self, progress: QueryProgress, told: Mapping[str, int] | None = None) -> bool:
         """Note a progress as Spark writes it in JSON; tell whether its query has a source or a sink
         of ours.
 
@@ -207,7 +207,7 @@ class QueryNumbers:
                     self._set("next_sequence", (query, stream), at.get("next"))
         return True
 
-    def _note_batch(self, query: str, progress: Progress) -> None:
+    def _note_batch(self, query: str, progress: QueryProgress) -> None:
         self._set("batch", (query,), progress.get("batchId"))
         milliseconds = (progress.get("durationMs") or {}).get("triggerExecution")
         if isinstance(milliseconds, int | float):
@@ -221,7 +221,7 @@ class QueryNumbers:
     def _note_sources(
         self,
         query: str,
-        progress: Progress,
+        progress: QueryProgress,
         sources: Iterable[tuple[Mapping[str, Any], Mapping[str, Any]]],
     ) -> None:
         moment = f"{progress.get('runId')} {progress.get('timestamp')}"

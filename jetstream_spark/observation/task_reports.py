@@ -16,7 +16,7 @@ import logging
 import threading
 from collections.abc import Mapping
 
-from jetstream_spark.observation.progress import Progress, number, sources_of
+from jetstream_spark.observation.progress import QueryProgress, number, sources_of
 from jetstream_spark.task_report import READ_BYTES, READ_ROWS, WRITTEN_ROWS, Report
 
 UNREPORTED_BATCHES = "unreported_batches"
@@ -72,7 +72,7 @@ class TaskReports:
             del self._held[key]
         self._writing.discard(query)
 
-    def take(self, progress: Progress) -> dict[str, int]:
+    def take(self, progress: QueryProgress) -> dict[str, int]:
         """What the tasks of a batch that is done have read and written, once.
 
         Empty when no batch was done, or when there is nothing of ours in the query.
@@ -101,7 +101,7 @@ class TaskReports:
         return told | {UNREPORTED_BATCHES: int(not (is_read and is_written))}
 
 
-def _rows_written(progress: Progress) -> int | None:
+def _rows_written(progress: QueryProgress) -> int | None:
     """How many rows went to the sink, as far as Spark says so."""
     sink = progress.get("sink")
     rows = sink.get("numOutputRows") if isinstance(sink, dict) else None
