@@ -3,7 +3,7 @@
 Played at random: publishes, the queue deleted and made anew (with limits or as a work queue), stops
 and kills, purges and deletes of either, a backup of the mirror that is restored. The mirror has
 limits most of the time, so that what it held is gone when it is asked again. Seeds from 1000 to
-1499 were played once; some are played each time, and before them those that found a mirror that had
+3099 were played once; some are played each time, and before them those that found a mirror that had
 forgotten what it passed over.
 """
 
