@@ -179,7 +179,7 @@ class Round:
                     before, copied = copied, self._control.stream_state("TO").next - 1
                     assert copied > before, f"the copy stands still at {copied} of {ROWS} rows"
                     deadline = time.monotonic() + STANDSTILL_S
-                pause_s = self._chance.uniform(2, 14) if len(self.blows) < BLOWS else 1.0
+                pause_s = self._chance.uniform(2, 8) if len(self.blows) < BLOWS else 1.0
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     if driver.process.wait(pause_s) == 0:
                         break

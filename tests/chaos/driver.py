@@ -10,7 +10,8 @@ import sys
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
-ROWS_A_BATCH, ROWS_A_TASK = 20_000, 5_000
+# Eighty batches, so that there is something left to strike at until the last blow.
+ROWS_A_BATCH, ROWS_A_TASK = 2_500, 1_250
 
 
 def main(url: str, checkpoint: str, source: str, sink: str) -> None:
