@@ -41,7 +41,7 @@ def test_there_are_rows():
         ("deliveries", limits.OUTBOX_LOW_BYTES),
         ("in a turn", limits.TURN_READ_BYTES),
         ("in a turn", node.OPS_OF_SESSION_MAX),
-        ("of a client that is gone", node.GIVEN_UP_OF_TURN_MAX),
+        ("of clients that are gone", node.GIVEN_UP_OF_TURN_MAX),
         ("waits for the disk", limits.UNFLUSHED_HIGH_BYTES),
         ("Passwords", password_threads.WAITING_MAX),
         ("Passwords", password_threads.WAITING_OF_ADDRESS_MAX),

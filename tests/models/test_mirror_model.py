@@ -10,6 +10,7 @@ forgotten what it passed over.
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -17,6 +18,8 @@ import pytest
 from jetstream_server.base.clock import MILLISECOND, SECOND
 from jetstream_server.protocol.ops import PubRun
 from jetstream_server.store.ports import MessageStore, Times
+
+from tests.server.jetstream.conftest import Transfers
 
 FOUND = (15, 1002, 1027, 1034, 1056, 1067, 1082, 1083, 1091, 1100, 1108, 1117, 1132, 1142, 1182)
 SEEDS = (*FOUND, *range(2000, 2030))
@@ -180,7 +183,5 @@ class Play:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_what_leaves_a_work_queue_was_held_by_its_mirror(
-    make_transfers: Callable[[], Any], seed: int
-) -> None:
-    Play(make_transfers, seed).run()
+def test_what_leaves_a_work_queue_was_held_by_its_mirror(tmp_path: Path, seed: int) -> None:
+    Play(lambda: Transfers(tmp_path), seed).run()
