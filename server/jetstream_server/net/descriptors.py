@@ -33,6 +33,10 @@ class Descriptors:
         """
         return number < self.limit - self.reserved
 
+    def are_plenty(self, number: int) -> bool:
+        """Tell whether what is only of advantage may have this one: most are for clients."""
+        return number < self.limit // 8
+
     def has_room(self, handle: int) -> bool:
         """Tell whether a client may have the next one; `handle` is any that is open."""
         try:

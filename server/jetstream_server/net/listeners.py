@@ -76,9 +76,9 @@ class Listeners:
             _, self._websocket_port = listening.address_of(bound)
         self.adopt(self.terms(options, pump.node.listener), pump.node)
         if websocket is not None:
-            self._servers.append(await self._serve(pump, bound, _WEBSOCKET))
+            self._servers.extend(await self._serve(pump, bound, _WEBSOCKET))
             self._tell_of_websocket(websocket, listening.address_of(bound))
-        self._servers.append(await self._serve(pump, self._socket, _TCP))
+        self._servers.extend(await self._serve(pump, self._socket, _TCP))
         address = listening.host_port(*listening.address_of(self._socket))
         self._log("INF", f"Listening for client connections on {address}")
         if options.tls is not None:
@@ -143,7 +143,7 @@ class Listeners:
         self.shut()
         self._sockets.close()
 
-    async def _serve(self, pump: Pump, bound: socket.socket, kind: str) -> asyncio.Server:
+    async def _serve(self, pump: Pump, bound: socket.socket, kind: str) -> list[asyncio.Server]:
         def connection() -> asyncio.Protocol:
             if not self._look_for_room(bound):
                 return TurnedAway()

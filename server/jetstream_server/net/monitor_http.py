@@ -101,7 +101,8 @@ class MonitorHttp:
 
     async def start(self) -> None:
         """Start serving."""
-        self._task = asyncio.create_task(self._server.serve(sockets=[self._listener]))
+        sockets = listening.descriptors_of(self._listener)
+        self._task = asyncio.create_task(self._server.serve(sockets=sockets))
 
     async def stop(self) -> None:
         """Stop serving; requests under way are dropped."""

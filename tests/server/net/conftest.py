@@ -41,7 +41,7 @@ class Running:
         self.pump = Pump(self.node, self.commit, SystemClock(), self.errors.append)
         self.socket = listening.bind("127.0.0.1", -1)
         self.port = listening.address_of(self.socket)[1]
-        self.server = await listening.serve(self.socket, self._connection)
+        self.servers = await listening.serve(self.socket, self._connection)
         return self
 
     def _connection(self) -> asyncio.Protocol:
@@ -50,12 +50,17 @@ class Running:
         return protocol_for(self.pump, self.terms)
 
     async def __aexit__(self, *unused) -> None:
-        self.server.close()
+        self.close()
         await self.pump.stop()
         for connection in list(self.pump.connections.values()):
             connection.close()
         await asyncio.sleep(0)
         assert not self.errors
+
+    def close(self) -> None:
+        """Take no more clients."""
+        for server in self.servers:
+            server.close()
 
     async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """Return a client's ends after the handshake."""

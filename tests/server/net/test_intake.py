@@ -385,7 +385,7 @@ def test_a_quiet_publisher_beside_a_flood_waits_for_two_bounded_flushes(
             worker.finish()
         flood.close()
         quiet.close()
-        served.server.close()
+        served.close()
 
     on_loop(main())
 
@@ -433,7 +433,7 @@ def test_a_consumer_that_does_not_read_holds_a_bounded_backlog(with_stream, on_l
         assert delivered + stuck.held > stored - OUTBOX_HIGH_BYTES
         flood.close()
         stuck.close()
-        served.server.close()
+        served.close()
 
     on_loop(main())
 

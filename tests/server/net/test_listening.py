@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
+from collections.abc import Callable, Coroutine
 
 import pytest
+import uvloop
 from jetstream_server.base.errors import ConfigError
 from jetstream_server.net import listening
+from jetstream_server.net.descriptors import Descriptors
 
 
 def test_minus_one_takes_a_free_port():
@@ -93,3 +97,91 @@ def test_clients_of_ipv4_are_called_so(peer, told):
             return peer
 
     assert listening.peer_of(Transport()) == told
+
+
+RUNNERS = [asyncio.run, uvloop.run]
+Runner = Callable[[Coroutine[None, None, None]], None]
+
+
+class Counted(asyncio.Protocol):
+    """Connections, in the order in which they were made."""
+
+    def __init__(self, made: list[str]) -> None:
+        self._made = made
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._made.append(listening.peer_of(transport)[0])
+        transport.close()
+
+
+@pytest.mark.parametrize("run", RUNNERS)
+@pytest.mark.parametrize("host", ["127.0.0.1", "::"])
+def test_those_who_came_in_a_long_turn_come_in_together(run: Runner, host: str) -> None:
+    made: list[str] = []
+
+    async def main() -> None:
+        listener = listening.bind(host, -1)
+        port = listening.address_of(listener)[1]
+        servers = await listening.serve(listener, lambda: Counted(made))
+        with contextlib.ExitStack() as clients:
+            # The system takes them in while the loop is busy here.
+            for _ in range(listening.ACCEPTED_AT_ONCE):
+                clients.enter_context(socket.create_connection(("127.0.0.1", port), 5))
+            # They are accepted in one round, and each makes its connection in the next ones.
+            for _ in range(4):
+                await asyncio.sleep(0)
+            assert made == ["127.0.0.1"] * listening.ACCEPTED_AT_ONCE
+        for server in servers:
+            server.close()
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", port), 5)
+
+    run(main())
+
+
+@pytest.mark.parametrize("more", [0, 3])
+def test_where_few_descriptors_are_allowed_most_are_left_to_clients(
+    monkeypatch: pytest.MonkeyPatch, more: int
+) -> None:
+    with contextlib.ExitStack() as opened:
+        listener = opened.enter_context(listening.bind("127.0.0.1", -1))
+        free = [opened.enter_context(listener.dup()).fileno() for _ in range(4)]
+        opened.pop_all().close()
+        listener = opened.enter_context(listening.bind("127.0.0.1", -1))
+        limit = 8 * free[more]
+        monkeypatch.setattr(Descriptors, "__init__", lambda self: setattr(self, "limit", limit))
+        found = [opened.enter_context(each) for each in listening.descriptors_of(listener)]
+        assert [each.fileno() for each in found] == [listener.fileno(), *free[:more]]
+        assert [opened.enter_context(listener.dup()).fileno()] == [free[more]], "it was given back"
+
+
+@pytest.mark.parametrize("run", RUNNERS)
+@pytest.mark.parametrize("left", [0, 3])
+def test_where_no_descriptor_is_left_clients_come_in_all_the_same(
+    run: Runner, left: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[str] = []
+    duplicates: list[socket.socket] = []
+    dup = socket.socket.dup
+
+    def limited(listener: socket.socket) -> socket.socket:
+        if len(duplicates) == left:
+            raise OSError(24, "Too many open files")
+        duplicates.append(dup(listener))
+        return duplicates[-1]
+
+    async def main() -> None:
+        listener = listening.bind("127.0.0.1", -1)
+        with monkeypatch.context() as patched:
+            patched.setattr(socket.socket, "dup", limited)
+            servers = await listening.serve(listener, lambda: Counted(made))
+        assert len(servers) == 1 + left
+        for _ in range(2):
+            reader, writer = await asyncio.open_connection(*listening.address_of(listener))
+            assert await reader.read() == b""
+            writer.close()
+        assert len(made) == 2
+        for server in servers:
+            server.close()
+
+    run(main())

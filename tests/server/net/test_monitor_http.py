@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import socket
 import urllib.error
 import urllib.request
 
 import pytest
+import uvloop
 from jetstream_server.config.options import ServerOptions
 from jetstream_server.monitor.routes import MonitoringAnswer
 from jetstream_server.net import listening, monitor_http
@@ -43,9 +46,9 @@ def test_paths(running, on_loop, path, status, found):
     async def main():
         async with running() as served:
             client = await served.connect()
-            socket = listening.bind("127.0.0.1", -1, "monitor port")
-            monitor = MonitorHttp(served.pump, socket)
-            port = listening.address_of(socket)[1]
+            listener = listening.bind("127.0.0.1", -1, "monitor port")
+            monitor = MonitorHttp(served.pump, listener)
+            port = listening.address_of(listener)[1]
             await monitor.start()
             got = await asyncio.to_thread(fetch, port, path)
             await monitor.stop()
@@ -63,9 +66,9 @@ def test_a_base_path(running, on_loop):
     async def main():
         async with running() as served:
             served.pump.node.options = ServerOptions(http_base_path="/nats/")
-            socket = listening.bind("127.0.0.1", -1, "monitor port")
-            monitor = MonitorHttp(served.pump, socket)
-            port = listening.address_of(socket)[1]
+            listener = listening.bind("127.0.0.1", -1, "monitor port")
+            monitor = MonitorHttp(served.pump, listener)
+            port = listening.address_of(listener)[1]
             await monitor.start()
             answers = [
                 await asyncio.to_thread(fetch, port, path)
@@ -95,11 +98,11 @@ def test_clients_are_heard_while_a_long_page_is_made(running, on_loop, monkeypat
     async def main():
         async with running() as served:
             monkeypatch.setattr(monitor_http, "answer_in_steps", in_steps)
-            socket = listening.bind("127.0.0.1", -1, "monitor port")
-            monitor = MonitorHttp(served.pump, socket)
+            listener = listening.bind("127.0.0.1", -1, "monitor port")
+            monitor = MonitorHttp(served.pump, listener)
             await monitor.start()
             task = asyncio.create_task(others())
-            port = listening.address_of(socket)[1]
+            port = listening.address_of(listener)[1]
             status, _, body = await asyncio.to_thread(fetch, port, "/subsz")
             task.cancel()
             await monitor.stop()
@@ -107,3 +110,34 @@ def test_clients_are_heard_while_a_long_page_is_made(running, on_loop, monkeypat
 
     on_loop(main())
     assert sorted({*heard}) == heard and len(heard) == 20
+
+
+def test_those_who_came_in_a_long_turn_come_in_together(running, monkeypatch):
+    made: list[object] = []
+
+    class Counted(monitor_http._Http):
+        def connection_made(self, transport) -> None:
+            made.append(transport)
+            super().connection_made(transport)
+
+    monkeypatch.setattr(monitor_http, "_Http", Counted)
+
+    async def main():
+        async with running() as served:
+            listener = listening.bind("127.0.0.1", -1, "monitor port")
+            address = listening.address_of(listener)
+            monitor = MonitorHttp(served.pump, listener)
+            await monitor.start()
+            await asyncio.to_thread(fetch, address[1], "/healthz")
+            made.clear()
+            with contextlib.ExitStack() as clients:
+                for _ in range(listening.ACCEPTED_AT_ONCE):
+                    clients.enter_context(socket.create_connection(address, 5))
+                for _ in range(4):
+                    await asyncio.sleep(0)
+                assert len(made) == listening.ACCEPTED_AT_ONCE
+            await monitor.stop()
+            with pytest.raises(ConnectionRefusedError):
+                socket.create_connection(address, 5)
+
+    uvloop.run(main())
