@@ -15,6 +15,8 @@ pytestmark = pytest.mark.genuine
 
 NAMES = ("bundled", "genuine")
 CONFIG = {"name": "S", "subjects": ["s.>"]}
+# A consumer that has given nothing for so long is made again.
+DEAF_AFTER_S = 5.0
 
 
 @dataclass
@@ -134,7 +136,7 @@ class Client:
             self.publish(f"s.{number % 3}", body, "", headers)
         self.ask("s.last", b"end")
         replies: list[str] = []
-        for attempt in range(4):
+        for attempt in range(6):
             if len(replies := self.pulled(f"pulled{attempt}")) == 5:
                 break
         assert len(replies) == 5
@@ -149,14 +151,15 @@ class Client:
 
         The genuine server may say that a consumer is there before it listens: a 503, or silence
         while one of the same name, from the test before, still listens; and now and then the new
-        one never does.
+        one never does, and answers each request with a 503.
         """
         self.api("CONSUMER.DELETE.S.C")
         consumer = {"durable_name": "C", "ack_policy": "explicit"}
         self.api("CONSUMER.DURABLE.CREATE.S.C", {"stream_name": "S", "config": consumer})
         sid, replies = self.subscribe(inbox), []
         self.publish("$JS.API.CONSUMER.MSG.NEXT.S.C", b'{"batch":5}', inbox)
-        while len(replies) < 5 and self.has_next(sid, 5):
+        until = time.monotonic() + DEAF_AFTER_S
+        while len(replies) < 5 and time.monotonic() < until and self.has_next(sid, 5):
             message = self.next(sid)
             if message.headers.startswith(b"NATS/1.0 503"):
                 time.sleep(0.05)
