@@ -20,6 +20,7 @@ from jetstream_server.config.options import ServerOptions
 from jetstream_server.core import deliveries
 from jetstream_server.jetstream.api import consumers
 from jetstream_server.jetstream.api.dispatch import Api
+from jetstream_server.jetstream.api.streams import SEQUENCES_OF_UNIT
 from jetstream_server.jetstream.catalog.catalog import Catalog
 from jetstream_server.jetstream.configs.stream_config import StreamConfig
 from jetstream_server.jetstream.consumers import pull, push
@@ -841,6 +842,41 @@ def test_a_long_list_of_consumers_is_made_in_turns(tmp_path: Path) -> None:
     assert names == sorted(f"C{number}" for number in range(150) if number != 98)
     assert (answer["total"], answer["offset"], answer["limit"]) == (149, 0, 256)
     assert max(shown) <= 64, shown
+
+
+@pytest.mark.parametrize("storage", ["memory", "file"])
+def test_questions_for_missing_sequences_take_turns(tmp_path: Path, storage: str) -> None:
+    bench = Bench(tmp_path)
+    assert b'"error"' not in bench.ask("STREAM.CREATE.S", {"name": "S", "storage": storage})
+    bench.say(b"PUB S 0\r\n\r\n" * (5 * SEQUENCES_OF_UNIT))
+    catalog = bench.node.accounts["$G"].catalog
+    assert catalog is not None
+    store = catalog.streams["S"].store
+    deleted, run, looks = store.deleted, bench.node.run, [0]
+
+    def counted() -> list[int]:
+        looks[-1] += 1
+        return deleted()
+
+    def turn(now: int) -> None:
+        looks.append(0)
+        run(now)
+
+    store.deleted = counted  # type: ignore[method-assign]
+    bench.node.run = turn  # type: ignore[method-assign]
+
+    def ask() -> bytes:
+        looks[:] = [0]
+        return bench.ask(*("STREAM.INFO.S", {"deleted_details": True}) * 150)
+
+    # Where nothing is missing nothing is looked through.
+    assert ask().count(b"stream_info_response") == 150
+    assert looks.count(0) == len(looks) < 10, looks
+    bench.ask("STREAM.MSG.DELETE.S", {"seq": 7})
+    assert ask().count(b'"deleted":[7]') == 150
+    assert sum(looks) == 150
+    # Of the 60 units of a turn each takes its own one, and five for the sequences.
+    assert max(looks) == 10, looks
 
 
 @pytest.mark.parametrize("storage", ["memory", "file"])

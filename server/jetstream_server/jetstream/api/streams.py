@@ -20,6 +20,7 @@ from jetstream_server.jetstream.catalog.catalog import Catalog
 from jetstream_server.jetstream.catalog.listening import listening
 from jetstream_server.jetstream.configs.stream_config import SEQUENCE_MAX, StreamConfigRequest
 from jetstream_server.jetstream.slices import Sliced
+from jetstream_server.jetstream.stream import Stream
 from jetstream_server.jetstream.stream_info import (
     created_info,
     full_info,
@@ -41,6 +42,7 @@ LIST_MAX = 256
 SUBJECTS_AT_ONCE = 10_000  # looked at in one turn
 PURGED_AT_ONCE = 10_000  # messages in memory, likewise
 SUBJECTS_MAX = 100_000
+SEQUENCES_OF_UNIT = 3000  # among which those are looked for that are missing
 
 _PAGE: dict[str, Any] = {"total": 0, "offset": 0, "limit": 0}
 
@@ -156,8 +158,18 @@ def info(catalog: Catalog, request: Request) -> dict[str, Any] | Later:
             names = sorted(counts)[offset : offset + SUBJECTS_MAX]
             subjects = {name.decode(errors="replace"): counts[name] for name in names}
             page = {"total": len(counts), "offset": offset, "limit": SUBJECTS_MAX}
-    deleted = stream.store.deleted() if body.deleted_details else None
+    deleted = _deleted(stream) if body.deleted_details else None
     return {**page, **full_info(stream, request.now, subjects, deleted)}
+
+
+def _deleted(stream: Stream) -> list[int]:
+    """Return the missing sequences, which are looked for among all."""
+    state = stream.store.state()
+    if not state.num_deleted:
+        return []
+    span = state.last_seq - state.first_seq + 1
+    stream.context.workload.spend(span // SEQUENCES_OF_UNIT)
+    return stream.store.deleted()
 
 
 def _sliced_info(
@@ -169,7 +181,7 @@ def _sliced_info(
         yield None
         if catalog.stream(request.tokens[-1]) is not stream:  # raises if it is gone
             raise errors.STREAM_NOT_FOUND()
-    deleted = stream.store.deleted() if body.deleted_details else None
+    deleted = _deleted(stream) if body.deleted_details else None
     answer = full_info(stream, request.now, {"": 0}, deleted)  # holds the place of the subjects
     offset = max(body.offset, 0)
     page = SubjectPage(stream.store.census(), body.subjects_filter.encode(), offset, SUBJECTS_MAX)
