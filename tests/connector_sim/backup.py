@@ -51,6 +51,7 @@ class Backup:
     Attributes:
         is_back: files were put back that lacked something of a stream that is read.
         is_sink_back: the same of what is written to.
+        is_ledger_back: files were put back in which there was no ledger yet.
     """
 
     def __init__(
@@ -61,7 +62,7 @@ class Backup:
         program: Program,
         is_ours: Callable[[bytes], bool],
     ) -> None:
-        self.is_back = self.is_sink_back = False
+        self.is_back = self.is_sink_back = self.is_ledger_back = False
         self._world = world
         self._truth = truth
         self._query = query
@@ -74,6 +75,7 @@ class Backup:
         self._must_tell: dict[str, Newest] = {}  # by stream: the one that is not there
         self._before = (0, 0)  # errors of drivers and of tasks, by then
         self._ledger_knows: int | None = None
+        self._had_ledger = False  # before files were put back
         self._back_at = 0.0
         self._warned_at: list[float] = []
         world.server.started = self._started
@@ -117,6 +119,7 @@ class Backup:
         target = self._query.target
         names = [*self._program.streams, *([target.stream] if target is not None else [])]
         self._reached = {name: server.holds(name).stop for name in names}
+        self._had_ledger = self._has_ledger()
         if random.random() < 0.7:
             server.stop()
             yield Join(lambda: not server.is_up, host.now() + 1)
@@ -151,6 +154,7 @@ class Backup:
         self._back_at = self._world.now_s
         for name in self._program.streams:
             self._note_past(self._truth.now(name))
+        self.is_ledger_back |= self._had_ledger and not self._has_ledger()
         self._ledger_knows = self._last_in_ledger()
         if isinstance(query.target, StreamTarget):
             query.target.note_put_back(server, self._back_at)
@@ -174,6 +178,13 @@ class Backup:
                 self._before = len(self._query.errors), len(self._query.task_errors)
             self._must_tell[life.stream] = newest
             self.is_back = True
+
+    def _has_ledger(self) -> bool:
+        target = self._query.target
+        if target is None:
+            return False
+        bucket = target.options.ledger_bucket
+        return self._world.server.has_stream(f"KV_{bucket}")
 
     def _last_in_ledger(self) -> int | None:
         """The last version that the ledger has as written; None without any."""

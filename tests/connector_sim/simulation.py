@@ -495,6 +495,9 @@ class Simulation:
             # Rows that were acknowledged while a batch is written, and are gone.
             is_sink_back = self._backup is not None and self._backup.is_sink_back
             is_gone = is_sink_back and isinstance(error, StreamRecreatedError | LedgerError)
+            # So is the ledger, where the files are of before it was made.
+            is_ledger_back = self._backup is not None and self._backup.is_ledger_back
+            is_gone |= is_ledger_back and isinstance(error, LedgerError)
             # Who says the old password before it has been let in once cannot know better.
             is_rotated = "rotate" in program.faults and isinstance(error, AuthenticationFailedError)
             # Two drivers at a batch that loses rows meanwhile read different ones.

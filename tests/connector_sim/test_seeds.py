@@ -94,6 +94,10 @@ FOUND_OF_RIVALS = {
     120273: "a batch that its ledger had read other messages when it ran again (simulator)",
     107369: "two messages had the same payload, so one was there too often (simulator)",
 }
+# Played with all there is by now.
+FOUND_SINCE = {
+    1254655: "files were put back that were older than the ledger, and nothing else (simulator)",
+}
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, BLOCK))
@@ -138,6 +142,11 @@ def test_seeds_with_older_files_that_once_failed(simulation: ModuleType, seed: i
 @pytest.mark.parametrize("seed", FOUND_OF_RIVALS, ids=lambda seed: f"{seed}")
 def test_seeds_with_rivals_that_once_failed(simulation: ModuleType, seed: int) -> None:
     _play(simulation.Simulation(seed, simulation.choose(seed, has_names=False)))
+
+
+@pytest.mark.parametrize("seed", FOUND_SINCE, ids=lambda seed: f"{seed}")
+def test_seeds_of_all_kinds_that_once_failed(simulation: ModuleType, seed: int) -> None:
+    _play(simulation.Simulation(seed, simulation.choose(seed)))
 
 
 def _play(played: Any) -> None:
