@@ -17,8 +17,8 @@ ConnectorError
         CredentialsOutdatedError  client/pool
         RequestTimeoutError       client/flow, sink/claim, object_publisher
         NoRespondersError         client/flow
-        UnavailableError          client/control, sink/covered_rows, fast_publisher, late_frames,
-                                  stored_ids
+        UnavailableError          client/control, sink/covered_rows, fast_publisher, kv,
+                                  late_frames, stored_ids
         StreamOfflineError        client/control
         ProtocolViolationError    client/control, flow, handshake, fetch/range_fetch,
                                   sink/atomic_batch, fast_batch, refusals

@@ -32,7 +32,7 @@ class ObjectStore:
     def last(self, subject: str) -> Operation[tuple[bytes, bytes, int, int] | None]:
         """The last message of a subject: headers, payload, sequence, time in nanoseconds."""
         try:
-            answer = yield from self._control.request(
+            answer = yield from self._control.look_up(
                 f"STREAM.MSG.GET.{self.stream}", {"last_by_subj": subject}
             )
         except RequestRefusedError as error:
@@ -58,7 +58,7 @@ class ObjectStore:
     def purge(self, subject: str) -> Operation[None]:
         """Remove every message of a subject."""
         try:
-            yield from self._control.request(f"STREAM.PURGE.{self.stream}", {"filter": subject})
+            yield from self._control.look_up(f"STREAM.PURGE.{self.stream}", {"filter": subject})
         except RequestRefusedError as error:
             if error.err_code != STREAM_NOT_FOUND:
                 raise
@@ -68,7 +68,7 @@ class ObjectStore:
         found: list[str] = []
         while True:
             body = {"subjects_filter": pattern, "offset": len(found)}
-            answer = yield from self._control.request(f"STREAM.INFO.{self.stream}", body)
+            answer = yield from self._control.look_up(f"STREAM.INFO.{self.stream}", body)
             page = [str(one) for one in answer["state"].get("subjects") or ()]
             found += page
             if not page or len(found) >= int(answer.get("total", 0)):

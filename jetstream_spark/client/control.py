@@ -6,6 +6,11 @@ A request is repeated until `Control.patience_s` has passed if its connection br
 made, or if nobody answered because a server is starting or a leader is being elected. So only
 requests that may be carried out twice belong here; code that writes with an expected revision has
 to recognise its own write (`ledger.py`).
+
+That something is not there is for the leader of a cluster to say, and the leader may say so of what
+is there: it has begun to make it for somebody else, it came to lead a moment ago, or it was stopped
+and does not know yet that another one leads. So where a cluster may answer this is believed only
+when it has been said for `AGREED_S` (`Control.look_up`).
 """
 
 from __future__ import annotations
@@ -16,8 +21,8 @@ from typing import Any
 
 from jetstream_spark.client import pool
 from jetstream_spark.client.flow import Flow, Message
-from jetstream_spark.client.operation import Host, Operation
-from jetstream_spark.client.patience import PASSING, Patience
+from jetstream_spark.client.operation import Host, Operation, Pause
+from jetstream_spark.client.patience import PASSING, GrowingPauses, Patience
 from jetstream_spark.errors import (
     ConnectorError,
     NoRespondersError,
@@ -37,6 +42,10 @@ STREAM_NOT_FOUND = 10059
 CONSUMER_NOT_FOUND = 10014
 MESSAGE_NOT_FOUND = 10037
 STREAM_OFFLINE = frozenset({10118, 10194})
+_NOT_FOUND = frozenset({STREAM_NOT_FOUND, CONSUMER_NOT_FOUND})
+# For how long a cluster may say that something is not there which is.
+AGREED_S = 2.0
+_API = "$JS.API"
 # No leader just now, or the cluster is forming: asked again, it may answer.
 _UNAVAILABLE = frozenset({10008, 10009})
 
@@ -115,6 +124,8 @@ class Control:
         self.role = role
         self.patience_s = options.outage_timeout_s if patience_s is None else patience_s
         self.server_id = ""
+        # With another prefix the answers come from elsewhere, through this server.
+        self._may_be_cluster = options.api_prefix != _API
 
     def request(
         self, operation: str, body: dict[str, Any] | None = None
@@ -150,6 +161,24 @@ class Control:
                     yield from self.check_there(stream)
                 yield from patience.wait(error)
 
+    def look_up(
+        self, operation: str, body: dict[str, Any] | None = None
+    ) -> Operation[dict[str, Any]]:
+        """Ask the API about a stream or a consumer that may not be there.
+
+        Raises: as `request`. Where a cluster may have answered, the refusal that says that it is
+            not there has been given for `AGREED_S`.
+        """
+        agreement = _Agreement(self.host)
+        while True:
+            try:
+                return (yield from self.request(operation, body))
+            except RequestRefusedError as error:
+                if error.err_code not in _NOT_FOUND or not self._may_be_cluster:
+                    raise
+                if not (yield from agreement.wait()):
+                    raise
+
     def check_there(self, stream: str) -> Operation[None]:
         """Ask once whether a stream that does not answer is there; it may lack a leader.
 
@@ -174,6 +203,7 @@ class Control:
             timeout_s = self.options.request_timeout_s
             message = yield from flow.request(subject.encode(), payload, timeout_s, headers)
         self.server_id = flow.server_id
+        self._may_be_cluster |= bool(flow.info.get("cluster"))
         return _answer(subject, message)
 
     def request_over(
@@ -231,23 +261,40 @@ class Control:
 
         Raises: as `request`; StreamNotFoundError, as `stream_state`.
         """
-        try:
-            return (yield from self.request(operation, body))
-        except RequestRefusedError as error:
-            if error.err_code != STREAM_NOT_FOUND:
-                raise
-            raise (yield from self._not_found(stream)) from None
-
-    def _not_found(self, stream: str) -> Operation[StreamNotFoundError]:
-        try:
-            names = ", ".join((yield from self.stream_names())) or "none"
-        except PermissionDeniedError:
-            names = "the user may not list them"
-        return StreamNotFoundError(
+        visible: list[str] | None = []
+        for _ in range(2):
+            try:
+                return (yield from self.look_up(operation, body))
+            except RequestRefusedError as error:
+                if error.err_code != STREAM_NOT_FOUND:
+                    raise
+            try:
+                visible = yield from self.stream_names()
+            except PermissionDeniedError:
+                visible = None
+            if not visible or stream not in visible:
+                break  # else it was made a moment ago
+        names = "the user may not list them" if visible is None else ", ".join(visible) or "none"
+        raise StreamNotFoundError(
             f"stream not found: '{stream}' at {', '.join(map(str, self.options.servers))}; "
             f"visible streams: {names}.",
             "Check the option stream, and domain or the account of the user.",
         )
+
+    def is_collected(self, subject: str, stream: str = "") -> Operation[bool]:
+        """Whether a stream collects a subject; any stream when none is named.
+
+        Where a cluster answers, that none does has been said for `AGREED_S`.
+
+        Raises: as `request`.
+        """
+        agreement = _Agreement(self.host)
+        while True:
+            names = yield from self.stream_names(subject)
+            if stream in names if stream else names:
+                return True
+            if not self._may_be_cluster or not (yield from agreement.wait()):
+                return False
 
     def stream_names(self, subject: str = "") -> Operation[list[str]]:
         """The names of the streams of the account, at most one page (1024) of them.
@@ -309,7 +356,7 @@ class Control:
         """The first message of a subject from a sequence on, None without any."""
         body = {"seq": sequence, "next_by_subj": subject}
         try:
-            answer = yield from self.request(f"STREAM.MSG.GET.{stream}", body)
+            answer = yield from self.look_up(f"STREAM.MSG.GET.{stream}", body)
         except RequestRefusedError as error:
             if error.err_code in (MESSAGE_NOT_FOUND, STREAM_NOT_FOUND):
                 return None
@@ -376,6 +423,27 @@ class Control:
             found += page
             if not page or len(found) >= int(answer.get("total", 0)):
                 return found
+
+
+class _Agreement:
+    """How long it has been said that something is not there."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._pauses = GrowingPauses(host)
+        self._first_at = self._last_at = float("-inf")
+
+    def wait(self) -> Operation[bool]:
+        """Note that it was said; return False if that is to be believed, True after a pause when
+        it is time to ask again."""
+        now = self._host.now()
+        if now > self._last_at + AGREED_S:  # an outage lies between, in which it may have changed
+            self._first_at = now
+        self._last_at = now
+        if now >= self._first_at + AGREED_S:
+            return False
+        yield Pause(now + self._pauses.take_s())
+        return True
 
 
 def _answer(subject: str, message: Message) -> dict[str, Any]:

@@ -197,7 +197,7 @@ class CoveredRows:
         control = Control(self._host, self._options.connection, "writer")
         body = {"last_by_subj": row.subject.decode("utf-8", "replace")}
         try:
-            answer = yield from control.request(f"STREAM.MSG.GET.{self._options.stream}", body)
+            answer = yield from control.look_up(f"STREAM.MSG.GET.{self._options.stream}", body)
         except RequestRefusedError as error:
             if error.err_code != MESSAGE_NOT_FOUND:
                 raise

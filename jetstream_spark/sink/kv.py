@@ -13,7 +13,11 @@ from dataclasses import dataclass
 from jetstream_spark.client.control import MESSAGE_NOT_FOUND, STREAM_NOT_FOUND, Control
 from jetstream_spark.client.flow import Flow
 from jetstream_spark.client.operation import Operation
-from jetstream_spark.errors import RequestRefusedError, StreamNotFoundError
+from jetstream_spark.errors import (
+    RequestRefusedError,
+    StreamNotFoundError,
+    UnavailableError,
+)
 
 STREAM_NAME_IN_USE = 10058
 WRONG_LAST_SEQUENCE = frozenset({10071, 10164})
@@ -41,18 +45,27 @@ class KvBucket:
 
         Args:
             flow: the connection to ask over, once; one of the pool, with patience, when None.
+
+        Raises: as `Control.look_up`.
         """
         body = {"last_by_subj": self._subject(key)}
         try:
             operation = f"STREAM.MSG.GET.{self._stream}"
             if flow is None:
-                answer = yield from self._control.request(operation, body)
+                answer = yield from self._control.look_up(operation, body)
             else:
                 answer = yield from self._control.request_over(flow, operation, body)
         except RequestRefusedError as error:
-            if error.err_code in (MESSAGE_NOT_FOUND, STREAM_NOT_FOUND):
+            if error.err_code not in (MESSAGE_NOT_FOUND, STREAM_NOT_FOUND):
+                raise
+            if error.err_code == MESSAGE_NOT_FOUND or flow is None:
                 return None
-            raise
+            if (yield from self.get(key)) is None:
+                return None
+            raise UnavailableError(
+                f"the servers do not agree whether there is a bucket '{self.bucket}'.",
+                "It is asked again; look into the state of the cluster.",
+            ) from None
         message = answer["message"]
         return KvEntry(base64.b64decode(message.get("data", "")), int(message["seq"]))
 

@@ -101,6 +101,8 @@ def _check_collected(control: Control, stream: str, subject: str) -> Operation[N
         StreamNotFoundError: it does not.
     """
     try:
+        if (yield from control.is_collected(subject, stream)):
+            return
         names = yield from control.stream_names(subject)
     except ConnectorError:
         return  # nobody knows just now

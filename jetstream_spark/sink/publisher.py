@@ -605,14 +605,13 @@ class Publisher:
         try:
             if self._options.stream and not is_diverted:
                 yield from control.check_there(self._options.stream)
-            names = yield from control.stream_names(subject)
+            return (yield from control.is_collected(subject))
         except PASSING:
             return True  # the cluster itself has no leader
         except StreamNotFoundError:
             raise
         except ConnectorError:
             return False  # nothing more can be known
-        return bool(names)
 
     def _cut_window(self) -> None:
         """Have fewer rows in flight for the rest of the write."""

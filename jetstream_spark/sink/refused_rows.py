@@ -92,7 +92,7 @@ class RefusedRows:
         """Whether the stream collects a subject, so that only its leader was missing."""
         stream = self._options.stream
         yield from self._control.check_there(stream)
-        return stream in (yield from self._control.stream_names(subject))
+        return (yield from self._control.is_collected(subject, stream))
 
     def _divert(
         self, rows: OutgoingRows, numbers: RowPlaces, refusal: RowRefusal
@@ -138,7 +138,7 @@ class RefusedRows:
     def _is_nobodys(self, control: Control, subject: str) -> Operation[bool]:
         """Whether no stream collects a subject."""
         try:
-            return not (yield from control.stream_names(subject))
+            return not (yield from control.is_collected(subject))
         except PASSING:
             return False  # nobody knows just now
         except ConnectorError:

@@ -146,7 +146,7 @@ def _by_server(witnesses: Iterable[Witness]) -> Iterator[list[Witness]]:
 def _is_there(control: Control, stream: str, witness: Witness) -> Operation[bool | None]:
     """Whether a row is there, False if another message has its sequence; None if none has."""
     try:
-        answer = yield from control.request(f"STREAM.MSG.GET.{stream}", {"seq": witness.sequence})
+        answer = yield from control.look_up(f"STREAM.MSG.GET.{stream}", {"seq": witness.sequence})
     except RequestRefusedError as error:
         if error.err_code == MESSAGE_NOT_FOUND:
             return None

@@ -221,6 +221,10 @@ class StreamSource:
                 continue
             if tail is not None or name in at.streams:
                 matched[name] = tail
+        for name in sorted(
+            at.streams.keys() - tails.keys()
+        ):  # a list alone does not tell of a deletion
+            matched[name] = yield from self._watch.tail(name)
         return matched
 
     def _admits(self, name: str, tail: Tail) -> Operation[bool]:

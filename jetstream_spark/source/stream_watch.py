@@ -94,10 +94,14 @@ class StreamWatch:
     def tails(self, age_max_s: float | None = None) -> Operation[dict[str, Tail | None]]:
         """The same, as planning wants it."""
         states = yield from self.states(age_max_s)
-        is_purged = self.options.commit_mode == "purge"
-        return {
-            name: tail_of(state, is_purged) if state else None for name, state in states.items()
-        }
+        return {name: self._tail_of(state) for name, state in states.items()}
+
+    def tail(self, name: str) -> Operation[Tail | None]:
+        """The tail of one stream, asked for now; None when it is gone."""
+        return self._tail_of((yield from self._state(name)))
+
+    def _tail_of(self, state: StreamState | None) -> Tail | None:
+        return tail_of(state, self.options.commit_mode == "purge") if state else None
 
     # --- checks before the first row ----------------------------------------------------------
 

@@ -33,6 +33,7 @@ from jetstream_spark.sink.columns_of_write import columns_of_write
 from jetstream_spark.sink.sink import Sink, WrittenPartition
 from jetstream_spark.source.partition import LatestPartition, read_partition
 from tests.connector_sim.courses import FairCourse
+from tests.connector_sim.frames import frames
 from tests.connector_sim.process import Process
 from tests.connector_sim.scenes import (
     Keeper,
@@ -46,7 +47,7 @@ from tests.connector_sim.scenes import (
     source_options,
     write,
 )
-from tests.connector_sim.whole_frames import check_whole_frames, frames, said
+from tests.connector_sim.whole_frames import check_whole_frames, said
 from tests.connector_sim.wire import NEVER, Course, Wire
 from tests.connector_sim.world import World
 

@@ -18,6 +18,7 @@ from unittest.mock import patch
 import numpy as np
 import pyarrow as pa
 
+from jetstream_spark.client.control import _Agreement
 from jetstream_spark.client.flow import Message
 from jetstream_spark.client.operation import Operation
 from jetstream_spark.fetch import direct_fetch
@@ -37,13 +38,15 @@ from jetstream_spark.sink.recovery import Recovery
 from jetstream_spark.sink.sink import Sink
 from jetstream_spark.source.older_copy import OlderCopies
 from jetstream_spark.source.stream_source import StreamSource
-from tests.connector_sim.program import choose
+from tests.connector_sim.program import Program, choose
 from tests.connector_sim.simulation import Simulation
 from tests.connector_sim.truth import BrokenPromiseError
 
 SEEDS_MAX = 250
 # The kind of those with headers of the server's names.
 NAMES = "names"
+# The kind of those whose server is a cluster's, with leaders that are stale.
+CLUSTERS = "clusters"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +54,7 @@ class Mutant:
     """One defect.
 
     Attributes:
-        kind: of the programs that must notice it, how they publish, or `NAMES`.
+        kind: of the programs that must notice it, how they publish, `NAMES` or `CLUSTERS`.
         where, name, what: the method or function, and what is done in its place.
         complaint: what it is noticed by.
         is_rare: it takes many seeds to be noticed.
@@ -201,6 +204,9 @@ MUTANTS = {
     "what a message says of its sequence is believed": Mutant(
         NAMES, direct_fetch, "stored_in", _believed, ""
     ),
+    "a leader is believed that something is not there": Mutant(
+        CLUSTERS, _Agreement, "wait", _nothing, "unexplained"
+    ),
     "nobody looks whether files were put back": Mutant("older", OlderCopies, "find", _nothing, ""),
     "frames of an earlier attempt are not waited for": Mutant(
         "late", Claim, "outlive", _nothing, "in the sink too often", is_rare=True
@@ -215,10 +221,15 @@ def noticed(mutant: Mutant, seed: int) -> str:
     """Play a seed with a mutant; return what is complained of, "" for nothing."""
     with mutant.planted():
         try:
-            Simulation(seed).run()
+            Simulation(seed, _program(mutant, seed)).run()
         except BrokenPromiseError as error:
             return str(error)
     return ""
+
+
+def _program(mutant: Mutant, seed: int) -> Program:
+    # Stale leaders take time, in which less of everything else happens.
+    return choose(seed, has_clusters=mutant.kind == CLUSTERS)
 
 
 def first_that_notices(mutant: Mutant, seeds: range, most: int) -> tuple[int, str]:
@@ -232,9 +243,10 @@ def first_that_notices(mutant: Mutant, seeds: range, most: int) -> tuple[int, st
     """
     played = 0
     for seed in seeds:
-        program = choose(seed)
+        program = _program(mutant, seed)
         kinds = {program.kind, program.sink.get("publishMode")}
         kinds |= {NAMES} if program.has_servers_names else set()
+        kinds |= {CLUSTERS} if program.has_stale_leaders else set()
         is_of_kind = mutant.kind in kinds
         if is_of_kind and played < most:
             played += 1

@@ -43,6 +43,7 @@ class Program:
         retunes: each driver has other options for the tasks than the one before.
         put_backs: how often the server is given an older copy of its files.
         has_rivals: others write into the sink stream, before Spark is back after that.
+        has_stale_leaders: the server is a cluster's, whose leader may not know what there is.
         has_servers_names: messages have headers of the names under which the server says where a
             message stands, and first lines like those of statuses.
     """
@@ -81,6 +82,7 @@ class Program:
     put_backs: int = 0
     has_rivals: bool = False
     has_servers_names: bool = False
+    has_stale_leaders: bool = False
     habits: Habits = field(default_factory=Habits)
     source: dict[str, str] = field(default_factory=dict)
     sink: dict[str, str] = field(default_factory=dict)
@@ -140,6 +142,7 @@ def choose(
     has_older: bool = True,
     has_rivals: bool = True,
     has_names: bool = True,
+    has_clusters: bool = True,
 ) -> Program:
     """The program of a seed.
 
@@ -152,6 +155,7 @@ def choose(
         has_older: likewise of servers that are given an older copy of their files.
         has_rivals: likewise of others who write into the sink stream after that.
         has_names: likewise of messages with headers of the server's names.
+        has_clusters: likewise of clusters whose leader is stale for a moment.
     """
     random = Random(f"program {seed}")
     program = Program(seed)
@@ -183,7 +187,16 @@ def choose(
                             program.has_rivals = Random(f"rivals {seed}").random() < 0.6
     if has_kinds and has_names and not program.is_object_source:
         program.has_servers_names = Random(f"names {seed}").random() < 0.25
+    if has_kinds and has_names and has_clusters:
+        _choose_cluster(program, Random(f"cluster {seed}"))
     return program
+
+
+def _choose_cluster(program: Program, random: Random) -> None:
+    if random.random() < 0.2:
+        program.has_stale_leaders = True
+        program.faults = [*program.faults, "stale", "stale"]
+        program.fault_pause_s = min(program.fault_pause_s, 4)
 
 
 def _choose_options(program: Program, random: Random) -> None:

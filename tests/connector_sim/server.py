@@ -29,6 +29,7 @@ from jetstream_server.store.vault import FileVault
 
 from jetstream_spark.client.control import CONSUMER_PREFIX
 from tests.connector_sim.replica import LaggingStore
+from tests.connector_sim.stale_leader import StaleLeader
 from tests.connector_sim.wire import Wire
 from tests.sim.clock import Agenda, SimLoop, SimWorker
 from tests.sim.disk import SimDisk
@@ -65,6 +66,8 @@ class Server:
         password: what its only user has to say now.
         serves_from_ns: connections wait until then.
         other_address: what INFO says of further servers, "" for none.
+        is_cluster: it says that it is one, whose leader may be stale.
+        stale_until_ns: its leader does not know until then what there is.
         lag_ns: by how much the replicas that answer direct gets are behind, 0 for not at all.
         failure: an error of its own, which no client may cause.
         started: called whenever it has read its files, before it says anything.
@@ -76,7 +79,8 @@ class Server:
         self.password = "first"
         self.serves_from_ns = 0
         self.other_address = ""
-        self.lag_ns = 0
+        self.is_cluster = False
+        self.lag_ns = self.stale_until_ns = 0
         self.failure: BaseException | None = None
         self.started: Callable[[], None] = _nothing
         self.disk = SimDisk(Random(random.randrange(1 << 30)))
@@ -146,7 +150,16 @@ class Server:
     def _serve(self, wire: Wire) -> None:
         wire.server.other_address = self.other_address
         wire.server.protocol = ClientConnection(self._pump)
+        if self.is_cluster and not wire.name.startswith("keeper"):
+            wire.server.cluster = "C"
+            chance = Random(self._random.randrange(1 << 30))
+            wire.server.protocol = StaleLeader(
+                wire.server.protocol, wire.server, self._is_stale, chance
+            )
         wire.server.protocol.connection_made(wire.server)
+
+    def _is_stale(self) -> bool:
+        return self.agenda.clock.now_ns < self.stale_until_ns
 
     def holds(self, stream: str) -> range:
         """The sequences that a stream holds, or passes over."""

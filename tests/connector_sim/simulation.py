@@ -25,7 +25,7 @@ from collections.abc import Callable, Generator
 from random import Random
 from typing import Any
 
-from jetstream_spark.client.control import Control
+from jetstream_spark.client.control import AGREED_S, Control
 from jetstream_spark.errors import (
     AttemptSupersededError,
     AuthenticationFailedError,
@@ -111,6 +111,7 @@ class Simulation:
         world, program = self.world, self.program
         world.server.lag_ns = round(program.lag_s * 10**9)
         world.note(str(program))
+        world.server.is_cluster = program.has_stale_leaders
         if program.has_other_addresses:
             world.server.other_address = f"{OTHER_ADDRESS}:4222"
         world.server.start()
@@ -332,6 +333,11 @@ class Simulation:
                 world.is_deaf = True
                 yield Join(lambda: False, host.now() + outage_s)
                 world.is_deaf = False
+            case "stale":
+                stale_s = self.random.uniform(0.05, 0.9 * AGREED_S)
+                server.stale_until_ns = world.agenda.clock.now_ns + round(stale_s * 1e9)
+                # Then it knows, for long enough to be asked.
+                yield Join(lambda: False, host.now() + stale_s + 2 * AGREED_S)
             case "rotate":
                 password = f"password{self.random.randrange(1 << 30)}"
                 world.known_password = password
@@ -393,7 +399,7 @@ class Simulation:
         world = self.world
         world.note("calm")
         self.is_calm, self._calm_since = True, world.now_s
-        world.server.lag_ns = 0
+        world.server.lag_ns = world.server.stale_until_ns = 0
         world.is_deaf = world.is_moved = False
         world.server.start()
         habits = self.program.habits

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from array import array
-from collections.abc import Iterator
 
 from jetstream_server.protocol.parser import Parser
 
@@ -19,28 +18,17 @@ from jetstream_spark.client.link import Link
 from jetstream_spark.kernels.arrow_to_wire import ROW_DIGITS
 from jetstream_spark.kernels.pub_acks import take_pub_acks
 from jetstream_spark.kernels.wire_to_arrow import scan_deliveries
+from tests.connector_sim.frames import frames
 from tests.connector_sim.process import Process
 from tests.connector_sim.scenes import source_options
 from tests.connector_sim.wire import Wire
 
-_WITH_PAYLOAD = re.compile(rb"H?(?:PUB|MSG) (?:.* )?(\d+)\r\n")
 _PLAIN_ACK = re.compile(rb'(\{"stream":"[^"]+", ?"seq":)\d+\}')
 
 
 def said(wire: Wire, *, is_up: bool) -> bytes:
     """Everything that one end said, in order."""
     return b"".join(data for was_up, _, data in wire.said if was_up is is_up)
-
-
-def frames(data: bytes) -> Iterator[tuple[int, int, int]]:
-    """Where each frame starts, where its line ends, and where it stops."""
-    start = 0
-    while start < len(data):
-        line_stop = data.index(b"\r\n", start) + 2
-        found = _WITH_PAYLOAD.fullmatch(data, start, line_stop)
-        stop = line_stop + int(found[1]) + 2 if found else line_stop
-        yield start, line_stop, stop
-        start = stop
 
 
 def check_whole_frames(wire: Wire, process: Process) -> int:

@@ -8,6 +8,7 @@ is cut. Order holds within a connection only; two connections know nothing of ea
 
 from __future__ import annotations
 
+import json
 from collections import deque
 from collections.abc import Callable
 from functools import partial
@@ -189,12 +190,12 @@ class Transport:
 
     Attributes:
         protocol: who reads, None until somebody does.
-        other_address: added to the first INFO, unless empty.
+        other_address, cluster: added to the first INFO, unless empty.
     """
 
     def __init__(self, wire: Wire) -> None:
         self.protocol: Any = None
-        self.other_address = ""
+        self.other_address = self.cluster = ""
         self._wire = wire
         self._written = 0
         self._down_at = 0
@@ -256,9 +257,8 @@ class Transport:
     def write(self, data: bytes) -> None:
         """Write bytes to the client."""
         wire, at = self._wire, 0
-        if self.other_address and not self._written:
-            urls = b'INFO {"connect_urls":["%b"],' % self.other_address.encode()
-            data = bytes(data).replace(b"INFO {", urls, 1)
+        if not self._written:
+            data = self._greeting(bytes(data))
         wire.digest(data)
         wire.said.append((False, self._written, data))
         now = wire.agenda.clock.now_ns
@@ -272,6 +272,16 @@ class Transport:
         if not self._is_full and self.get_write_buffer_size() > self._high:
             self._is_full = True
             self.protocol.pause_writing()
+
+    def _greeting(self, data: bytes) -> bytes:
+        added = {"cluster": self.cluster, "connect_urls": [self.other_address]}
+        if not self.cluster:
+            del added["cluster"]
+        if not self.other_address:
+            del added["connect_urls"]
+        if not added:
+            return data
+        return data.replace(b"INFO {", b"INFO " + json.dumps(added).encode()[:-1] + b",", 1)
 
     def get_write_buffer_size(self) -> int:
         """Return what is in neither socket yet."""

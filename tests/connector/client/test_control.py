@@ -95,6 +95,86 @@ def test_a_publish_that_nobody_answers_asks_for_its_stream(stream):
         control.request_message(f"{stream.subject}.a", b"", b"", stream.name)
 
 
+class _Answers:
+    """A control whose answers are given, one for each time it asks; pauses take no time."""
+
+    def __init__(self, monkeypatch, *answers, is_cluster=True, pauses_s=(), **options):
+        self.now, self._answers, self._more = 100.0, list(answers), list(pauses_s)
+        host = this_host()
+        monkeypatch.setattr(type(host), "now", lambda _: self.now)
+        monkeypatch.setattr(type(host), "token", lambda _, size_bytes: "ff" * size_bytes)
+        connection = SinkOptions.parse({"servers": "nats://nobody:4222", **options}).connection
+        self.control = Control(host, connection)
+        self.control._may_be_cluster |= is_cluster
+        monkeypatch.setattr(self.control, "request", self._request)
+
+    def _request(self, operation, body=None):
+        yield from ()
+        self.now += self._more.pop(0) if self._more else 0
+        answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def ask(self, operation):
+        """What an operation returns or raises, and after how many seconds."""
+        began = self.now
+        try:
+            while True:
+                self.now = next(operation).until
+        except StopIteration as ended:
+            return ended.value, self.now - began
+        except RequestRefusedError as error:
+            return error.err_code, self.now - began
+
+
+NO_STREAM = RequestRefusedError("X", 404, 10059, "stream not found")
+NO_CONSUMER = RequestRefusedError("X", 404, 10014, "consumer not found")
+NO_MESSAGE = RequestRefusedError("X", 404, 10037, "no message found")
+
+
+def test_a_cluster_has_to_agree_that_something_is_not_there(monkeypatch):
+    """A leader that has begun to make it for somebody else says that it is not there."""
+    for error in (NO_STREAM, NO_CONSUMER):
+        refused, after_s = (answers := _Answers(monkeypatch, error)).ask(
+            answers.control.look_up("STREAM.INFO.S")
+        )
+        assert refused == error.err_code and 2.0 <= after_s < 4.0
+    answers = _Answers(monkeypatch, NO_STREAM, NO_CONSUMER, NO_STREAM, {"is": "there"})
+    found, after_s = answers.ask(answers.control.look_up("STREAM.INFO.S"))
+    assert found == {"is": "there"} and after_s < 1.0
+
+
+def test_what_was_said_before_an_outage_does_not_count(monkeypatch):
+    answers = _Answers(monkeypatch, NO_STREAM, NO_STREAM, NO_STREAM, {}, pauses_s=[0, 5, 0])
+    assert answers.ask(answers.control.look_up("STREAM.INFO.S"))[0] == {}
+
+
+def test_what_is_final_is_believed_at_once(monkeypatch):
+    answers = _Answers(monkeypatch, NO_MESSAGE, {})
+    assert answers.ask(answers.control.look_up("STREAM.MSG.GET.S")) == (10037, 0.0)
+    answers = _Answers(monkeypatch, NO_STREAM, {}, is_cluster=False)
+    assert answers.ask(answers.control.look_up("STREAM.INFO.S")) == (10059, 0.0)
+
+
+def test_behind_another_prefix_there_may_be_a_cluster(monkeypatch):
+    answers = _Answers(monkeypatch, NO_STREAM, {}, is_cluster=False, domain="hub")
+    assert answers.ask(answers.control.look_up("STREAM.INFO.S"))[0] == {}
+
+
+def test_a_cluster_has_to_agree_that_nobody_collects_a_subject(monkeypatch):
+    nobody, others, ours = {"streams": None}, {"streams": ["T"]}, {"streams": ["T", "S"]}
+    answers = _Answers(monkeypatch, nobody, others, ours)
+    assert answers.ask(answers.control.is_collected("s.a", "S"))[0] is True
+    answers = _Answers(monkeypatch, nobody, others)
+    assert answers.ask(answers.control.is_collected("s.a"))[0] is True
+    answers = _Answers(monkeypatch, others)
+    is_there, after_s = answers.ask(answers.control.is_collected("s.a", "S"))
+    assert is_there is False and 2.0 <= after_s < 4.0
+    answers = _Answers(monkeypatch, nobody, others, is_cluster=False)
+    assert answers.ask(answers.control.is_collected("s.a")) == (False, 0.0)
+
+
 def test_a_restarting_server_is_waited_for(start_genuine):
     server = start_genuine()
     control = Blocking(Control(this_host(), SinkOptions.parse({"servers": server.url}).connection))

@@ -91,7 +91,7 @@ def test_who_may_not_look_is_told_and_goes_on(caplog) -> None:
     class Denied:
         """A control of a user who may not get messages."""
 
-        def request(self, *asked):
+        def look_up(self, *asked):
             yield from ()
             raise PermissionDeniedError("no.", "Allow it.")
 

@@ -596,6 +596,23 @@ def test_streams_that_match_are_found_while_the_query_runs(orders):
         query(place, streamPattern="ORDERS_3", stream="").latest_offset(third)
 
 
+def test_a_stream_that_a_list_lacks_is_asked_for(orders, monkeypatch):
+    """Who has just come to lead a cluster may list less than there is."""
+    orders(1, 3)
+    orders(2, 4)
+    source = query(orders.place, streamPattern="ORDERS_.*", stream="")
+    at = source.latest_offset(source.initial_offset())
+    orders.place.control.request_message("orders.2.a", b"more")
+
+    def list_one(self):
+        yield from ()
+        return ["ORDERS_1"]
+
+    monkeypatch.setattr(Control, "all_stream_names", list_one)
+    end = source.latest_offset(at)
+    assert {name: one.next for name, one in end.streams.items()} == {"ORDERS_1": 4, "ORDERS_2": 6}
+
+
 def test_a_new_stream_that_cannot_be_read_is_an_error(orders):
     orders(1, 1)
     source = query(orders.place, streamPattern="ORDERS_.*", stream="")
