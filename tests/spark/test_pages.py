@@ -211,7 +211,7 @@ def test_from_nats_py(bundled, reader, streams):
 
 def test_options(reader, bundled, streams):
     streams("ORDERS", "orders.>")
-    headers = b"NATS/1.0\r\nNats-Expected-Last-Sequence: 0\r\nNats-TTL: never\r\nA: b\r\n\r\n"
+    headers = b"NATS/1.0\r\nNats-Expected-Last-Sequence: 0\r\nA: b\r\n\r\n"
     bundled.control.request_message("orders.1", b"x", headers)
     read = reader("docs/options.md")
     assert read.run() == "" and read.names["columns"][-1] == "headers"
