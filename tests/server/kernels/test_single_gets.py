@@ -122,6 +122,14 @@ def test_subjects(single_gets: Any) -> None:
         assert single_gets.subjects_asked(*arguments, 2, 5, len(ADDRESS)) == []
 
 
+def test_of_no_messages_nothing_is_asked_and_nothing_is_found(single_gets: Any) -> None:
+    run = b"", array("i")
+    assert single_gets.sequences_asked(*run, 0, 0, 1) == array("Q")
+    assert single_gets.subjects_asked(*run, 0, 0, 1) == []
+    none = array("Q")
+    assert single_gets.encode_found([], none, none, 0, *run, 0, b"7", b"S") == (b"", 0)
+
+
 def record(subject: bytes, headers: bytes, payload: bytes, timestamp: int) -> bytes:
     length = PREFIX_BYTES + len(subject) + len(headers) + len(payload)
     prefix = PREFIX.pack(length, 0, 1, timestamp, len(headers), len(subject), MESSAGE)

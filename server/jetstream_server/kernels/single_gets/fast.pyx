@@ -71,7 +71,7 @@ cdef u64 _sequence(const char* at, const char* end) noexcept nogil:
     return number
 
 
-cdef inline const int* _fields(array.array fields, Py_ssize_t start, Py_ssize_t stop) except NULL:
+cdef inline const int* _fields(array.array fields, Py_ssize_t start, Py_ssize_t stop) except? NULL:
     """Return the fields of message `start`, when all up to `stop` are there."""
     if fields.itemsize != sizeof(int):
         raise TypeError("fields are an array of 'i'")
