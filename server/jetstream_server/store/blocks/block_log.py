@@ -15,7 +15,12 @@ from typing import NoReturn
 
 from jetstream_server.base.errors import StoreError
 from jetstream_server.kernels import columns, records
-from jetstream_server.kernels.record_format import PREFIX_BYTES, SPAN_MAX, UNACCOUNTED_BYTES
+from jetstream_server.kernels.record_format import (
+    PREFIX_BYTES,
+    SEQUENCE_MAX,
+    SPAN_MAX,
+    UNACCOUNTED_BYTES,
+)
 from jetstream_server.protocol.ops import (
     HEADER_START,
     PAYLOAD_START,
@@ -107,6 +112,7 @@ class BlockLog:
         if self._health.offline or self._full or self._commit.full is not None:
             self._refuse()
         first = sequence = self._list.last_seq + 1
+        self._check_room(first + stop - start - 1)
         fields, index = run.fields, start
         if self._durable >= self._marked + MARK_BYTES and not self._commit.lazily_ns:
             self._mark()
@@ -156,6 +162,7 @@ class BlockLog:
         """Store one message under the next sequence, or under `sequence`, which may leave a gap."""
         self._check_writable()
         if sequence and sequence != self._list.last_seq + 1:
+            self._check_room(sequence)
             assert sequence > self._list.last_seq, "sequences rise"
             self._list.use_up(sequence - 1)
         return self.append_run(PubRun.single(subject, b"", headers, payload), 0, 1, timestamp)
@@ -166,6 +173,7 @@ class BlockLog:
         first = self._list.last_seq + 1
         if count > 0:
             last_seq = first + count - 1
+            self._check_room(last_seq)
             self.note(Tombstone(tombstone.SKIPPED, last_seq, now))
             self._list.end_with(last_seq, now)
         return first
@@ -190,6 +198,12 @@ class BlockLog:
     def _check_writable(self) -> None:
         if self._health.offline or self._full or self._commit.full is not None:
             self._refuse()
+
+    def _check_room(self, last_seq: int) -> None:
+        """Refuse sequences with which the blocks could not be opened again."""
+        if last_seq > SEQUENCE_MAX:
+            reason = f"there is no sequence above {SEQUENCE_MAX}: go on in a new stream"
+            raise StoreError(reason, str(self._folder))
 
     def _refuse(self) -> NoReturn:
         """Say why nothing can be written."""

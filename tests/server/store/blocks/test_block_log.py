@@ -6,6 +6,8 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from jetstream_server.base.errors import StoreError
+from jetstream_server.kernels.record_format import SEQUENCE_MAX
 from jetstream_server.protocol.ops import PubRun
 from jetstream_server.store.blocks import block_log, tombstone
 from jetstream_server.store.blocks.block import scan_block
@@ -174,3 +176,26 @@ def test_sequences_that_are_skipped_are_used_up(disk):
     commit.drain()
     again = FileStore(FOLDER, GroupCommit(disk), block_bytes=1000)
     assert (again.last_seq, again.deleted()) == (8, [4, 5, 6, 7])
+
+
+def test_nothing_is_stored_under_a_sequence_that_no_block_may_have(disk):
+    commit = GroupCommit(disk)
+    store = FileStore(FOLDER, commit)
+    store.skip(SEQUENCE_MAX - 2, 5)
+    for store_one in (
+        lambda: publish(store, 3),
+        lambda: store.append(b"s", b"", b"x", 5, SEQUENCE_MAX + 1),
+        lambda: store.skip(3, 5),
+    ):
+        with pytest.raises(StoreError, match=f"no sequence above {SEQUENCE_MAX}: .*/s/msgs"):
+            store_one()
+    assert (store.last_seq, store.offline) == (SEQUENCE_MAX - 2, "")
+    assert publish(store, 1) == SEQUENCE_MAX - 1
+    assert store.append(b"s", b"", b"x", 5, SEQUENCE_MAX) == SEQUENCE_MAX
+    with pytest.raises(StoreError, match="no sequence above"):
+        publish(store, 1)
+    store.close()
+    commit.drain()
+    again = FileStore(FOLDER, GroupCommit(disk))
+    assert (again.offline, again.last_seq) == ("", SEQUENCE_MAX)
+    assert again.load(SEQUENCE_MAX).payload == b"x"
