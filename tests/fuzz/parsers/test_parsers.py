@@ -9,13 +9,16 @@ import sys
 from random import Random
 
 import pytest
+from jetstream_server.kernels.record_format import SEQUENCE_MAX
 from jetstream_server.store.blocks import tombstone
 
 from tests.attack.acts import mutated
 from tests.attack.draws import RAW
-from tests.fuzz.parsers.targets import TARGETS
+from tests.fuzz.parsers import kernels, targets
+from tests.fuzz.parsers.compiled.build import BuildError, build
 
 INPUTS = 150
+TARGETS = kernels.TARGETS | targets.TARGETS
 
 
 @pytest.mark.parametrize("name", TARGETS)
@@ -45,6 +48,7 @@ def test_nothing_and_noise(name):
         ("headers", b"O \xc2\xb2 > > x"),
         ("times", b", * * * * *"),
         ("blocks", tombstone.started(2**64 - 1, 5, 0).encode()),
+        ("blocks", tombstone.started(SEQUENCE_MAX - 1, 5, 0).encode()),
     ],
 )
 def test_what_was_found_once(name, data):
@@ -61,3 +65,10 @@ def test_the_command_says_how_many_inputs_there_were(tmp_path):
         [*command, "--corpus", str(tmp_path)], capture_output=True, text=True, env=os.environ
     )
     assert done.returncode == 0 and "inputs in all, 0 targets tripped" in done.stdout
+
+
+def test_who_has_no_clang_is_told_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(BuildError, match="apt-get install clang"):
+        build(tmp_path)
+    assert not list(tmp_path.iterdir())
