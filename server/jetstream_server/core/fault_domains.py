@@ -88,6 +88,7 @@ PLACES: dict[str, Row] = {
     "Restore": Row(Domain.REQUEST, "self"),
     "Slices": Row(Domain.REQUEST, "self"),
     "Sliced": _REQUEST,
+    "Remains": Row(Domain.REQUEST, "self"),
     "Purging": Row(Domain.REQUEST, "self"),
     "Purging._remove": Row(Domain.STREAM, "self._stream"),
     # -- consumers: whatever drives one may leave it half changed --------------------------------

@@ -13,6 +13,7 @@ from jetstream_server.core.workload import Workload
 from jetstream_server.jetstream.ingest import IngestLimits
 from jetstream_server.jetstream.open_batches import OpenBatches
 from jetstream_server.jetstream.output import Output
+from jetstream_server.jetstream.remains import Remains
 from jetstream_server.jetstream.slices import Slices
 from jetstream_server.store.ports import MessageStore
 from jetstream_server.structures.deadline_heap import DeadlineHeap
@@ -74,6 +75,7 @@ class Context:
         output: where sends are collected.
         nuid: the source of identifiers.
         slices: answers that take more than one turn.
+        remains: what very many messages leave behind in memory.
         deadlines: one entry per stream or consumer with a timer, keyed by the object.
         ready: consumers to `advance` at the end of the turn, in order of waking.
         watching: consumers that deliver while somebody listens; to be woken when interest changes.
@@ -94,6 +96,7 @@ class Context:
     output: Output
     nuid: Nuid
     slices: Slices = field(init=False)
+    remains: Remains = field(init=False)
     deadlines: DeadlineHeap[Scheduled] = field(init=False)
     ready: dict[Runnable, None] = field(default_factory=dict)
     watching: dict[Runnable, None] = field(default_factory=dict)
@@ -110,6 +113,7 @@ class Context:
     def __post_init__(self) -> None:
         self.deadlines = DeadlineHeap(self.output.stir)
         self.slices = Slices(self.deadlines, self.workload)
+        self.remains = Remains(self.deadlines)
 
     def wake(self, runnable: Runnable) -> None:
         """Have a consumer advanced at the end of this turn."""

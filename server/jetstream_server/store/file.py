@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import contextlib
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from jetstream_server.base.errors import StoreError
@@ -49,6 +49,7 @@ from jetstream_server.store.blocks.subjects import SubjectSet, SubjectTable
 from jetstream_server.store.disk.commit import GroupCommit
 from jetstream_server.store.ports import (
     Census,
+    Leftover,
     Limits,
     StoredMessage,
     StoreState,
@@ -384,6 +385,9 @@ class FileStore:
     def count_in(self, tally: Tally | None) -> None:
         """From now on add the bytes held to a tally, and to no other."""
         self._list.holding.count_in(tally)
+
+    def leave_to(self, let_go: Callable[[Leftover], None]) -> None:
+        """Do nothing: what a block leaves behind in memory is freed in no time."""
 
     def close(self) -> None:
         """Queue what is left, with an index for the last block, so that it is not read again."""

@@ -14,8 +14,9 @@ from __future__ import annotations
 import sys
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice, takewhile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain, islice, takewhile
+from operator import attrgetter
 from weakref import WeakValueDictionary
 
 from jetstream_server.kernels.record_format import MESSAGE, PREFIX, PREFIX_BYTES, Buffer
@@ -23,6 +24,7 @@ from jetstream_server.protocol.ops import PubRun
 from jetstream_server.store.pattern_filter import PatternFilter
 from jetstream_server.store.ports import (
     Census,
+    Leftover,
     Limits,
     StoredMessage,
     StoreState,
@@ -38,6 +40,8 @@ _REMOVED_AT_ONCE = 5000  # a few milliseconds
 _LOOKED_AT_ONCE = 10_000  # messages that a filter decides on, likewise
 _PURGED_AT_ONCE = 2000  # of which a filter decides that they go
 _SWEEP_MIN = 1024  # entries of `_order` that are dead before it is rebuilt
+_DROPPED_AT_ONCE = 1000  # messages; more are left to somebody else, if no more than these stay
+_KEPT_MAX = 1000
 _WALKED_FOR_ONE = 4  # messages walked in a range, in the time of one in the list of its subject
 
 
@@ -66,6 +70,7 @@ class MemoryStore:
         self._untrimmed: dict[bytes, None] = {}
         self._overfull: dict[bytes, None] = {}  # subjects to which a new limit is yet to be applied
         self._enforced_per_subject = -1  # the limit by which all subjects were last looked at
+        self._let_go: Callable[[Leftover], None] = _free  # of what many messages leave behind
 
     # -- writing ---------------------------------------------------------------------------
 
@@ -117,8 +122,11 @@ class MemoryStore:
         """Remove everything below `first_seq`."""
         if first_seq > 0:
             self._used = True
-        gone = self._order[self._head : self._find(first_seq)]
-        removed = sum(self._drop(sequence) for sequence in gone)
+        place = self._find(first_seq)
+        if place - self._head > _DROPPED_AT_ONCE and len(self._order) - place <= _KEPT_MAX:
+            removed = self._keep_only(filter(self._messages.__contains__, self._order[place:]))
+        else:
+            removed = self.delete(self._order[self._head : place])
         if first_seq > self._last_seq:
             self._last_seq = first_seq - 1
         return removed
@@ -129,10 +137,21 @@ class MemoryStore:
         """Remove matching messages below `below` (0: all), all but the newest `keep`."""
         if wanted is None and not keep:
             return self.truncate_front(below or self._last_seq + 1)
-        matching = [message.sequence for message in self._walk(wanted, 0)]
-        if keep:
-            matching = matching[:-keep]
-        return self.delete(s for s in matching if not below or s < below)
+        literals = wanted.literals if isinstance(wanted, PatternFilter) else None
+        if literals is not None and len(literals) == 1:
+            (subject,) = literals
+            matching = list(self._subjects.get(subject, ()))
+        else:
+            subject = b""
+            matching = [message.sequence for message in self._walk(wanted, 0)]
+        stop = len(matching) - min(keep, len(matching))
+        if below:
+            stop = min(stop, bisect_left(matching, below))
+        if subject and stop > _DROPPED_AT_ONCE and len(self._messages) - stop <= _KEPT_MAX:
+            others = [its for name, its in self._subjects.items() if name != subject]
+            return self._keep_only(sorted(chain(matching[stop:], *others)))
+        del matching[stop:]
+        return self.delete(matching)
 
     def purge_some(
         self, wanted: SubjectFilter | None, start: int, stop: int, count_max: int
@@ -289,6 +308,11 @@ class MemoryStore:
 
     def load_next(self, wanted: SubjectFilter | None, sequence: int) -> StoredMessage | None:
         """Return the first matching message at or after `sequence`."""
+        literals = wanted.literals if isinstance(wanted, PatternFilter) else None
+        if literals is not None and len(literals) == 1:
+            sequences = self._subjects.get(next(iter(literals)), {})
+            if len(sequences) ** 2 <= len(self._messages):  # or the next one is not far
+                return self._messages.get(next(filter(sequence.__le__, sequences), 0))
         return next(self._walk(wanted, sequence), None)
 
     def next_with_headers(self, sequence: int) -> int:
@@ -433,14 +457,11 @@ class MemoryStore:
 
     def destroy(self) -> None:
         """Forget everything."""
-        self._messages.clear()
-        self._subjects.clear()
-        self._index.clear([])
-        self._grown, self._shrunk, self._untrimmed = {}, {}, {}
-        self._order.clear()
-        self._times = array("q")
-        self._head = 0
-        self._holding.add(-self._holding.bytes)
+        self._keep_only(())
+
+    def leave_to(self, let_go: Callable[[Leftover], None]) -> None:
+        """Hand over what many messages leave behind when they go at once."""
+        self._let_go = let_go
 
     # -- inside ----------------------------------------------------------------------------
 
@@ -523,15 +544,42 @@ class MemoryStore:
         self._sweep()
         return True
 
+    def _keep_only(self, sequences: Iterable[int]) -> int:
+        """Remove all messages but a few, given in their order; return how many went. What they
+        leave behind is let go by somebody else, as that takes longer than all the rest."""
+        kept = [self._messages[sequence] for sequence in sequences]
+        count = len(self._messages) - len(kept)
+        remains: tuple[Leftover, ...] = (self._order, self._subjects, self._messages)
+        self._messages, self._subjects, self._order = {}, {}, []
+        self._times, self._head = array("q"), 0
+        self._grown, self._shrunk, self._untrimmed, self._overfull = {}, {}, {}, {}
+        self._enforced_per_subject = -1
+        for held in (*self._index.begin(self._subjects), *remains):
+            self._let_go(held)
+        self._holding.add(-self._holding.bytes)
+        last_seq, last_ts, is_used = self._last_seq, self._last_ts, self._used
+        self._last_seq, self._last_ts, self._is_in_time = 0, 0, True
+        for each in kept:
+            self.append(each.subject, each.headers, each.payload, each.timestamp, each.sequence)
+        self._last_seq, self._last_ts, self._used = last_seq, last_ts, is_used
+        return count
+
     def _sweep(self) -> None:
         """Keep the head on a live message, and fewer dead entries than live ones."""
         order, messages = self._order, self._messages
         while self._head < len(order) and order[self._head] not in messages:
             self._head += 1
         if len(order) > 2 * len(messages) + _SWEEP_MIN:
-            self._order = [sequence for sequence in order if sequence in messages]
-            self._times = array("q", [messages[each].timestamp for each in self._order])
+            self._order = list(messages)  # which are in their order as well
+            self._times = array("q", map(_timestamp, messages.values()))
             self._head = 0
+
+
+_timestamp = attrgetter("timestamp")
+
+
+def _free(held: Leftover) -> None:
+    """Have a collection go when nobody refers to it any more."""
 
 
 def _record(message: StoredMessage) -> bytes:

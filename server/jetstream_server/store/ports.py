@@ -12,14 +12,15 @@ headers more when there are headers; memory 16 + subject + headers + payload.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from jetstream_server.kernels.record_format import Buffer
 from jetstream_server.protocol.ops import PubRun
 from jetstream_server.store.tally import Tally
 
+Leftover = dict[Any, Any] | list[Any]
 Times = Sequence[int] | None  # of messages, one each; None where all have the same
 
 
@@ -351,6 +352,11 @@ class MessageStore(Protocol):
 
     def destroy(self) -> None:
         """Queue the removal of everything."""
+        ...
+
+    def leave_to(self, let_go: Callable[[Leftover], None]) -> None:
+        """From now on hand over collections of what very many messages leave behind in memory when
+        they go at once: to free them takes longer than everything else."""
         ...
 
 

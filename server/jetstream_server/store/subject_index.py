@@ -14,7 +14,7 @@ from array import array
 from collections.abc import Mapping
 
 from jetstream_server.kernels import filters
-from jetstream_server.store.ports import Census
+from jetstream_server.store.ports import Census, Leftover
 
 _SWEEP_MIN = 1024  # names of subjects that are gone, before they are left out
 _ANY_SEQ = (1 << 64) - 1
@@ -55,6 +55,17 @@ class SubjectIndex:
         self._numbers = {}
         self._counts, self._firsts, self._lasts = array("Q"), array("Q"), array("Q")
         self._changed = {}
+
+    def begin(self, sequences: Mapping[bytes, dict[int, None]]) -> tuple[Leftover, ...]:
+        """Begin anew, without subjects; return what is to be let go.
+
+        Args:
+            sequences: as at the beginning.
+        """
+        remains = (self.names, self._numbers, self._changed)
+        self._sequences = sequences
+        self.clear([])
+        return remains
 
     def note(self, changed: dict[bytes, None]) -> None:
         """Note to which subjects messages have come, or of which some have gone."""

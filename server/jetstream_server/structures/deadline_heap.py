@@ -9,6 +9,7 @@ Invariant: a heap entry is live exactly when it is the one that `_entries` holds
 from __future__ import annotations
 
 import heapq
+import sys
 from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 
@@ -71,11 +72,12 @@ class DeadlineHeap(Generic[K]):
             heapq.heappop(heap)
         return None
 
-    def pop_due(self, now: int) -> list[K]:
-        """Take out and return the keys whose deadline is at or before `now`, earliest first."""
+    def pop_due(self, now: int, count_max: int = sys.maxsize) -> list[K]:
+        """Take out and return the keys whose deadline is at or before `now`, earliest first, and no
+        more than so many."""
         due: list[K] = []
         heap = self._heap
-        while heap and heap[0][0] <= now:
+        while heap and heap[0][0] <= now and len(due) < count_max:
             entry = heapq.heappop(heap)
             if self._is_live(entry):
                 del self._entries[entry[2]]

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from random import Random
+from typing import Any
+
 from jetstream_server.kernels.deliveries import encode_deliveries
 from jetstream_server.store import memory
 from jetstream_server.store.memory import MemoryStore
 from jetstream_server.store.ports import Limits
+
+from tests.traced_lines import lines_of
 
 
 def filled(count, subjects=2):
@@ -112,3 +117,44 @@ def test_ages_are_kept_to_a_little_at_a_time(monkeypatch):
     assert store.enforce(limits, 100) == [(11, 21)]
     assert store.enforce(limits, 100) == [(21, 26)]
     assert store.next_expiry(10) is None
+
+
+def test_what_very_many_leave_behind_is_handed_over(monkeypatch):
+    """However many go at once, the state is as if they had gone one by one."""
+    random = Random(7)
+    left: list[Any] = []
+    for _ in range(60):
+        quick, plain = MemoryStore(), MemoryStore()
+        quick.leave_to(left.append)
+        for number in range(1, 40):
+            act = random.randrange(5)
+            subject = b"s.%d" % random.randrange(3)
+            below, keep = random.choice((0, number)), random.choice((0, 0, 2))
+            for store, dropped in ((quick, 3), (plain, 1000)):
+                monkeypatch.setattr(memory, "_DROPPED_AT_ONCE", dropped)
+                monkeypatch.setattr(memory, "_KEPT_MAX", 8)
+                if act < 3:
+                    store.append(subject, b"", b"x" * number, number)
+                elif act == 3:
+                    store.purge(store.filter([subject]), below, keep)
+                else:
+                    store.truncate_front(max(store.last_seq - keep, 1))
+            assert quick.state() == plain.state()
+            assert quick.deleted() == plain.deleted()
+            for pattern in (b"s.*", b"s.1", b">"):
+                wanted, others = quick.filter([pattern]), plain.filter([pattern])
+                assert quick.load_last(wanted) == plain.load_last(others)
+                assert quick.load_next(wanted, 2) == plain.load_next(others, 2)
+                assert quick.count(wanted, 0) == plain.count(others, 0)
+                assert quick.subject_counts(pattern) == plain.subject_counts(pattern)
+            assert quick.sequence_at(number // 2) == plain.sequence_at(number // 2)
+        live = filter(quick._messages.__contains__, quick._order[quick._head :])
+        assert list(live) == list(quick._messages) == sorted(quick._messages)
+    assert len(left) > 100, "it was the quick way at times"
+
+
+def test_a_rollup_looks_at_its_subject_alone():
+    store = filled(5000, subjects=2500)
+    assert lines_of(lambda: store.purge(store.filter([b"s.7"]), 0, 0)) < 200
+    assert store.subject_count(b"s.7") == 0
+    assert lines_of(lambda: store.load_next(store.filter([b"s.2499"]), 0)) < 200

@@ -11,7 +11,8 @@ def test_keys_come_out_in_the_order_of_their_deadlines() -> None:
         heap.schedule(key, deadline)
     assert heap.next_deadline() == 10
     assert heap.pop_due(9) == []
-    assert heap.pop_due(20) == ["a", "b", "b2"]
+    assert heap.pop_due(20, 2) == ["a", "b"]
+    assert heap.pop_due(20, 2) == ["b2"]
     assert heap.next_deadline() == 30
     assert heap.pop_due(100) == ["c"]
     assert heap.next_deadline() is None

@@ -418,6 +418,7 @@ class Catalog:
     ) -> Stream:
         stream = Stream(self.context, config, created, folder, folder.messages(), now)
         self.metering.admit(stream)
+        stream.store.leave_to(self.context.remains.take)
         self.streams[config.name] = stream
         stream.subscribe(at_once=at_once)
         stream.sourcing.follow_config(now)

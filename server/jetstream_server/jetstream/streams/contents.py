@@ -43,6 +43,7 @@ from jetstream_server.store.ports import MessageStore, Times
 # for them; for ids sooner, as clients wait for a window to end.
 EXPIRY_GRANULARITY_NS = 250 * MILLISECOND
 WINDOW_GRANULARITY_NS = 50 * MILLISECOND
+_PAUSE_NS = MILLISECOND  # before what is left of much
 
 Allowance = Callable[[int], ApiError | None]  # the refusal of that many more bytes, if any
 
@@ -334,8 +335,9 @@ class Contents:
     def arm_expiry(self, now: int) -> None:
         """Set the alarm for what is over next, and for the schedules that come up."""
         self._alarm.set(self.removal.expiry.next_look(now), now)
-        if self.schedules is not None:
-            self._alarm.set(self.schedules.next_deadline(), now + EXPIRY_GRANULARITY_NS)
+        if self.schedules is not None and (due := self.schedules.next_deadline()) is not None:
+            is_much = due <= now  # others get their turn before what is left of it
+            self._alarm.set(due, now + (_PAUSE_NS if is_much else EXPIRY_GRANULARITY_NS))
 
     def forget_ids(self, now: int) -> None:
         """Forget the ids whose window is over."""

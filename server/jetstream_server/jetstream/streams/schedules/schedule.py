@@ -27,6 +27,7 @@ from jetstream_server.store.ports import MessageStore, StoredMessage
 from jetstream_server.structures.deadline_heap import DeadlineHeap
 
 PURGE = b"purge"
+FIRED_AT_ONCE = 100  # schedules, in some 15 ms
 # What a copy does not take over. The batch id because the copy is in no batch: a store must not
 # seem to end in the middle of one (`atomic_batch.py`). The genuine server keeps that one.
 _DROPPED = (b"Nats-Schedule", b"Nats-Expected-")
@@ -116,9 +117,10 @@ class Schedules:
         return self._due.next_deadline()
 
     def pop_due(self, store: MessageStore, now: int) -> list[Copy]:
-        """Return what is to be stored by now; repeated schedules are set for their next time."""
+        """Return what is to be stored by now, or some of it when that is much: then the next
+        deadline has passed as well. Repeated schedules are set for their next time."""
         copies = []
-        for subject in self._due.pop_due(now):
+        for subject in self._due.pop_due(now, FIRED_AT_ONCE):
             try:
                 copy = self._pop(store, subject, now)
             except StoreError:

@@ -9,6 +9,8 @@ import pytest
 from jetstream_server.base.clock import HOUR, SECOND
 from jetstream_server.base.errors import StoreError
 from jetstream_server.jetstream.stream import Stream
+from jetstream_server.jetstream.streams.schedules.schedule import FIRED_AT_ONCE
+from jetstream_server.jetstream.wire.go_time import format_time
 from jetstream_server.store.vault import MemoryFolder
 
 DAILY = "Nats-Schedule: @daily"
@@ -118,6 +120,28 @@ def test_a_disk_that_fails_delays(bench: Any, stream: Any, monkeypatch: Any) -> 
     assert targets(stream) == 0
     bench.advance(30 * SECOND)
     assert targets(stream) == 1
+
+
+def test_of_very_many_only_some_come_up_in_one_turn(bench: Any, stream: Any) -> None:
+    """A hundred thousand at once kept everybody waiting for 14 seconds."""
+    count = 2 * FIRED_AT_ONCE + 7
+    at = format_time(bench.now + 10 * SECOND)
+    for number in range(count):
+        lines = (f"Nats-Schedule: @at {at}", f"Nats-Schedule-Target: s.t.{number}")
+        bench.publish(stream, b"s.a.%d" % number, b"%d" % number, *lines)
+    fired, tick = [], stream.tick
+
+    def counted(now: int) -> None:
+        before = stream.store.last_seq
+        tick(now)
+        fired.append(stream.store.last_seq - before)
+
+    stream.tick = counted
+    bench.advance(11 * SECOND)
+    assert [number for number in fired if number] == [FIRED_AT_ONCE, FIRED_AT_ONCE, 7]
+    stored = [stream.store.load(count + 1 + number).payload for number in range(count)]
+    assert stored == [b"%d" % number for number in range(count)], "in the order of their schedules"
+    assert stream.contents.schedules.next_deadline() is None
 
 
 def test_a_stream_without_schedules_refuses_them(bench: Any) -> None:
