@@ -18,6 +18,7 @@ from jetstream_server.base.clock import SECOND
 from jetstream_server.config.load import load
 from jetstream_server.core.containment import Containment
 from jetstream_server.core.fault_domains import Domain, row_of
+from jetstream_server.jetstream import remains
 from jetstream_server.jetstream.api import streams as api_streams
 from jetstream_server.jetstream.api.request import ROUTES, Route
 from jetstream_server.jetstream.consumers.consumer import Consumer
@@ -134,6 +135,7 @@ def subjects_in_slices(monkeypatch):
     """Have even few subjects looked at, and given up, in slices."""
     monkeypatch.setattr(api_streams, "SUBJECTS_AT_ONCE", 0)
     monkeypatch.setattr(interest, "AT_ONCE", 2)
+    monkeypatch.setattr(remains, "FREED_AT_ONCE", 2)
 
 
 def a_day(world: Whole) -> None:
@@ -159,6 +161,9 @@ def streams(world: Whole, a: Peer) -> None:
     a.publish("made.one", b"x")
     a.api("STREAM.CREATE.L", {"name": "L", "subjects": ["l.1", "l.2", "l.3"]})
     a.api("STREAM.DELETE.L")
+    a.api("STREAM.CREATE.V", {"name": "V", "subjects": ["v.*"], "storage": "memory"})
+    a.say(b"PUB v.1 0\r\n\r\n" * 5)
+    a.api("STREAM.DELETE.V")
     a.say(b"SUB deliver 2\r\n")
     flow = {"flow_control": True, "idle_heartbeat": SECOND, "deliver_subject": "deliver"}
     tried(a.consumer, "C", ack_wait=2 * SECOND)
