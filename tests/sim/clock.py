@@ -43,10 +43,11 @@ class Agenda:
 
     def run_until(self, stop: int) -> None:
         """Let time pass; every act takes a little of it."""
-        clock = self.clock
-        while self._heap and self._heap[0][0] <= stop:
-            at, _, act = heapq.heappop(self._heap)
-            clock.now_ns = max(clock.now_ns, at) + self.random.randrange(1, 20) * MICROSECOND
+        clock, heap, some = self.clock, self._heap, self.random.randrange
+        while heap and heap[0][0] <= stop:
+            at, _, act = heapq.heappop(heap)
+            now = clock.now_ns
+            clock.now_ns = (at if at > now else now) + (some(19) + 1) * MICROSECOND
             act()
         clock.now_ns = max(clock.now_ns, stop)
 

@@ -19,6 +19,7 @@ from jetstream_server.kernels.record_format import Buffer
 from jetstream_server.store.disk.disk import REMOVED_PREFIX
 
 SECTOR_BYTES = 64  # small, so that small tests tear too
+_OPEN_FILE = Path("?")  # what is changed by its handle
 
 
 class PowerLostError(Exception):
@@ -240,17 +241,17 @@ class SimDisk:
 
     def write(self, handle: _File, data: memoryview, offset: int) -> None:
         try:
-            self._change(Path("?"))
+            self._change(_OPEN_FILE)
         except PowerLostError:
             handle.write(offset, bytes(data[: self.random.randrange(len(data) + 1)]))
             raise
         room = self._room() + max(len(handle.content) - offset, 0)
         handle.write(offset, bytes(data[:room]))
         if room < len(data):
-            raise self._no_room(Path("?"))
+            raise self._no_room(_OPEN_FILE)
 
     def sync(self, handle: _File) -> None:
-        self._change(Path("?"))
+        self._change(_OPEN_FILE)
         handle.sync()
 
     def close(self, handle: _File) -> None:

@@ -6,6 +6,8 @@ asked for may have held.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 from jetstream_server.base.clock import SECOND
@@ -14,6 +16,8 @@ from jetstream_server.jetstream.streams.removal.limits import stored_bytes
 from tests.sim.life import Life, Stored
 
 SLACK_NS = SECOND
+
+Later = Callable[[], list[Stored]]
 
 
 def is_explained(life: Life, sequence: int, last: int, now: int) -> bool:
@@ -31,9 +35,12 @@ def is_explained(life: Life, sequence: int, last: int, now: int) -> bool:
         return True
     if entry.ttl_ns and now + SLACK_NS >= entry.timestamp + entry.ttl_ns:
         return True
-    later = [other for at, other in life.journal.items() if at > sequence]
-    if any(other.may_replace and _replaces(other, entry) for other in later):
-        return True
+    journal = life.journal
+    for at, other in journal.items():
+        if other.may_replace and at > sequence and _replaces(other, entry):
+            return True
+    # Most is gone for other reasons, and for most of these nobody needs what came later.
+    later: Later = cache(lambda: [other for at, other in journal.items() if at > sequence])
     if any(_is_over(config, entry, sequence, last, later, now) for config in life.configs):
         return True
     if retentions != {"limits"} and any(each.has_copy(life, sequence) for each in life.copiers):
@@ -69,13 +76,13 @@ def _replaces(later: Stored, entry: Stored) -> bool:
 
 
 def _is_over(
-    config: dict[str, Any], entry: Stored, sequence: int, last: int, later: list[Stored], now: int
+    config: dict[str, Any], entry: Stored, sequence: int, last: int, later: Later, now: int
 ) -> bool:
     max_age = config.get("max_age", 0)
     if max_age and not entry.is_lasting and now + SLACK_NS >= entry.timestamp + max_age:
         return True
     per_subject = config.get("max_msgs_per_subject", -1)
-    if 0 < per_subject <= sum(other.subject == entry.subject for other in later):
+    if 0 < per_subject <= sum(other.subject == entry.subject for other in later()):
         return True
     if config.get("discard") == "new":
         return False
@@ -86,6 +93,6 @@ def _is_over(
     storage = str(config.get("storage", "file"))
     size = sum(
         stored_bytes(storage, other.subject, other.headers, other.payload)
-        for other in [entry, *later]
+        for other in [entry, *later()]
     )
     return max_bytes < size

@@ -41,6 +41,8 @@ class Frame:
     @property
     def status(self) -> bytes:
         """Return the code of a status message, empty for a message."""
+        if not self.headers:
+            return b""
         line = self.headers.partition(b"\r\n")[0]
         return line[9:12] if len(line) > 9 else b""
 

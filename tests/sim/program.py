@@ -38,7 +38,7 @@ def answer_of(frame: Frame) -> dict[str, Any]:
     return answer
 
 
-@dataclass(eq=False)
+@dataclass(slots=True, eq=False)
 class Request:
     """Something a program waits for.
 
