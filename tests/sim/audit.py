@@ -122,11 +122,11 @@ def _check_consumer(consumer: Consumer, live: dict[int, bytes], was_updated: boo
     limit = consumer.config.max_ack_pending
     is_bounded = limit > 0 and not was_updated
     require(not is_bounded or len(pending) <= limit, *where, "more pending than", limit)
+    wanted = {subject for subject in set(live.values()) if cursor.wants(subject)}
     left = sum(
         1
         for sequence, subject in live.items()
-        if (cursor.wants(subject) or sequence in cursor.snapshot)
-        and not cursor.has_passed(sequence)
+        if (subject in wanted or sequence in cursor.snapshot) and not cursor.has_passed(sequence)
     )
     require(cursor.num_pending() == left, *where, "num_pending", cursor.num_pending(), "not", left)
     require(progress.floor_stream_seq <= progress.stream_seq, *where, "floor above delivered")
