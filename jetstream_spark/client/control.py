@@ -7,10 +7,8 @@ made, or if nobody answered because a server is starting or a leader is being el
 requests that may be carried out twice belong here; code that writes with an expected revision has
 to recognise its own write (`ledger.py`).
 
-That something is not there is for the leader of a cluster to say, and the leader may say so of what
-is there: it has begun to make it for somebody else, it came to lead a moment ago, or it was stopped
-and does not know yet that another one leads. So where a cluster may answer this is believed only
-when it has been said for `AGREED_S` (`Control.look_up`).
+Where a cluster may answer, that something is not there is believed only when it has been said for a
+while (`Control.look_up`, `agreement.py`).
 """
 
 from __future__ import annotations
@@ -20,9 +18,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from jetstream_spark.client import pool
+from jetstream_spark.client.agreement import Agreement
 from jetstream_spark.client.flow import Flow, Message
-from jetstream_spark.client.operation import Host, Operation, Pause
-from jetstream_spark.client.patience import PASSING, GrowingPauses, Patience
+from jetstream_spark.client.operation import Host, Operation
+from jetstream_spark.client.patience import PASSING, Patience
 from jetstream_spark.errors import (
     ConnectorError,
     NoRespondersError,
@@ -43,8 +42,6 @@ CONSUMER_NOT_FOUND = 10014
 MESSAGE_NOT_FOUND = 10037
 STREAM_OFFLINE = frozenset({10118, 10194})
 _NOT_FOUND = frozenset({STREAM_NOT_FOUND, CONSUMER_NOT_FOUND})
-# For how long a cluster may say that something is not there which is.
-AGREED_S = 2.0
 _API = "$JS.API"
 # No leader just now, or the cluster is forming: asked again, it may answer.
 _UNAVAILABLE = frozenset({10008, 10009})
@@ -169,7 +166,7 @@ class Control:
         Raises: as `request`. Where a cluster may have answered, the refusal that says that it is
             not there has been given for `AGREED_S`.
         """
-        agreement = _Agreement(self.host)
+        agreement = Agreement(self.host)
         while True:
             try:
                 return (yield from self.request(operation, body))
@@ -254,6 +251,25 @@ class Control:
             server_id=self.server_id,
         )
 
+    def state_reaching(self, stream: str, created: str, reached: int) -> Operation[StreamState]:
+        """The state of a stream that is known to have come so far; a leader may not know it yet.
+
+        Args:
+            created: of the incarnation that has.
+            reached: the sequence before which it ended then.
+
+        Returns:
+            A state. That a replicated stream ends before has been said for `AGREED_S`.
+
+        Raises: as `stream_state`.
+        """
+        agreement = Agreement(self.host)
+        while True:
+            state = yield from self.stream_state(stream)
+            is_short = state.created == created and state.next < reached
+            if not is_short or not state.is_replicated or not (yield from agreement.wait()):
+                return state
+
     def request_about(
         self, stream: str, operation: str, body: dict[str, Any] | None = None
     ) -> Operation[dict[str, Any]]:
@@ -288,7 +304,7 @@ class Control:
 
         Raises: as `request`.
         """
-        agreement = _Agreement(self.host)
+        agreement = Agreement(self.host)
         while True:
             names = yield from self.stream_names(subject)
             if stream in names if stream else names:
@@ -423,27 +439,6 @@ class Control:
             found += page
             if not page or len(found) >= int(answer.get("total", 0)):
                 return found
-
-
-class _Agreement:
-    """How long it has been said that something is not there."""
-
-    def __init__(self, host: Host) -> None:
-        self._host = host
-        self._pauses = GrowingPauses(host)
-        self._first_at = self._last_at = float("-inf")
-
-    def wait(self) -> Operation[bool]:
-        """Note that it was said; return False if that is to be believed, True after a pause when
-        it is time to ask again."""
-        now = self._host.now()
-        if now > self._last_at + AGREED_S:  # an outage lies between, in which it may have changed
-            self._first_at = now
-        self._last_at = now
-        if now >= self._first_at + AGREED_S:
-            return False
-        yield Pause(now + self._pauses.take_s())
-        return True
 
 
 def _answer(subject: str, message: Message) -> dict[str, Any]:

@@ -91,7 +91,8 @@ class DirectWay:
                 matter.
         """
         try:
-            state = yield from self._control.stream_state(self._range.stream)
+            known = self._range.stream, self._range.created, self._range.stop
+            state = yield from self._control.state_reaching(*known)
         except StreamNotFoundError:
             state = None
         removals = self._options.expects_removals or is_identity_only

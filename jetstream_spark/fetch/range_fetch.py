@@ -140,7 +140,8 @@ class ConsumerWay:
             created = yield from self._control.create_consumer(
                 self._range.stream, self._config(name, position)
             )
-            state = yield from self._control.stream_state(self._range.stream)
+            known = self._range.stream, self._range.created, self._range.stop
+            state = yield from self._control.state_reaching(*known)
         except (RequestRefusedError, StreamNotFoundError) as error:
             step = yield from self._loss_of_stream(position)
             if step is not None:

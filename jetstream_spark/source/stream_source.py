@@ -170,14 +170,15 @@ class StreamSource:
                 tails = _without_removed(tails, now)
             if self.options.stream_pattern:
                 tails = yield from self._matched(at, tails)
-            self._note_overtaken(at, tails if now is None else now)
-            begins = yield from self._check_loss(at, tails)
+            told = yield from self._caught_up(at, tails)
+            self._note_overtaken(at, told if now is None else now)
+            begins = yield from self._check_loss(at, told)
         except _OUTAGE as error:
             self._outage.note(error)
             yield from self._outage.wait(answer_by)
             return None
         self._outage.end()
-        return tails, begins
+        return told, begins
 
     def _first_look(self) -> Operation[Offsets]:
         """Where the streams end, for Spark before 4.2 when it goes on from a checkpoint.
@@ -221,11 +222,28 @@ class StreamSource:
                 continue
             if tail is not None or name in at.streams:
                 matched[name] = tail
-        for name in sorted(
-            at.streams.keys() - tails.keys()
-        ):  # a list alone does not tell of a deletion
+        # That a list lacks a stream does not tell that it is gone.
+        for name in sorted(at.streams.keys() - tails.keys()):
             matched[name] = yield from self._watch.tail(name)
         return matched
+
+    def _caught_up(
+        self, at: Offsets, tails: Mapping[str, Tail | None]
+    ) -> Operation[dict[str, Tail | None]]:
+        """The tails, asked for again where a leader does not know yet how far its stream is."""
+        known = dict(tails)
+        states = yield from self._watch.states(math.inf)  # of the last look
+        for name, position in at.streams.items():
+            tail, state = tails.get(name), states.get(name)
+            if tail is None or state is None or not state.is_replicated:
+                continue
+            if tail.created == position.created and tail.next < position.next:
+                again = yield from self._watch.tail_reaching(name, position)
+                if self._frozen is not None and again is not None:  # the run ends where it was
+                    stop = min(again.next, position.next)
+                    again = replace(again, next=stop, newest=position.newest)
+                known[name] = again
+        return known
 
     def _admits(self, name: str, tail: Tail) -> Operation[bool]:
         try:

@@ -100,6 +100,18 @@ class StreamWatch:
         """The tail of one stream, asked for now; None when it is gone."""
         return self._tail_of((yield from self._state(name)))
 
+    def tail_reaching(self, name: str, at: StreamOffset) -> Operation[Tail | None]:
+        """The tail of a stream whose leader has told less than is known; None when it is gone.
+
+        Args:
+            at: how far the stream is known to have come.
+        """
+        try:
+            state = yield from self.control.state_reaching(name, at.created, at.next)
+        except StreamNotFoundError:
+            return None
+        return self._tail_of(state)
+
     def _tail_of(self, state: StreamState | None) -> Tail | None:
         return tail_of(state, self.options.commit_mode == "purge") if state else None
 

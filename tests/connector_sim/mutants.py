@@ -18,7 +18,7 @@ from unittest.mock import patch
 import numpy as np
 import pyarrow as pa
 
-from jetstream_spark.client.control import _Agreement
+from jetstream_spark.client.agreement import Agreement
 from jetstream_spark.client.flow import Message
 from jetstream_spark.client.operation import Operation
 from jetstream_spark.fetch import direct_fetch
@@ -205,7 +205,7 @@ MUTANTS = {
         NAMES, direct_fetch, "stored_in", _believed, ""
     ),
     "a leader is believed that something is not there": Mutant(
-        CLUSTERS, _Agreement, "wait", _nothing, "unexplained"
+        CLUSTERS, Agreement, "wait", _nothing, "unexplained"
     ),
     "nobody looks whether files were put back": Mutant("older", OlderCopies, "find", _nothing, ""),
     "frames of an earlier attempt are not waited for": Mutant(

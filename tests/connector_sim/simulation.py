@@ -25,7 +25,8 @@ from collections.abc import Callable, Generator
 from random import Random
 from typing import Any
 
-from jetstream_spark.client.control import AGREED_S, Control
+from jetstream_spark.client.agreement import AGREED_S
+from jetstream_spark.client.control import Control
 from jetstream_spark.errors import (
     AttemptSupersededError,
     AuthenticationFailedError,

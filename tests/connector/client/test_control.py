@@ -162,6 +162,35 @@ def test_behind_another_prefix_there_may_be_a_cluster(monkeypatch):
     assert answers.ask(answers.control.look_up("STREAM.INFO.S"))[0] == {}
 
 
+def _state(replicas, last_seq, created="2026-01-01T00:00:00Z"):
+    return {
+        "config": {"num_replicas": replicas},
+        "created": created,
+        "state": {"messages": last_seq, "first_seq": 1, "last_seq": last_seq, "bytes": 1}
+        | {"first_ts": "2026-01-02T00:00:00Z", "last_ts": "2026-01-02T00:00:00Z"},
+    }
+
+
+def test_a_leader_may_not_know_yet_how_far_its_stream_is(monkeypatch):
+    behind, ahead = _state(3, 7), _state(3, 9)
+    created = behind["created"]
+    answers = _Answers(monkeypatch, behind, behind, ahead)
+    state, after_s = answers.ask(answers.control.state_reaching("S", created, 10))
+    assert state.next == 10 and 0 < after_s < 2.0
+    answers = _Answers(monkeypatch, behind)
+    state, after_s = answers.ask(answers.control.state_reaching("S", created, 10))
+    assert state.next == 8 and 2.0 <= after_s < 4.0
+    # A stream of one replica knows, one that was made anew has nothing to reach, 8 is reached.
+    for told, reached in (
+        (_state(1, 7), 10),
+        (_state(3, 7, "2026-01-03T00:00:00Z"), 10),
+        (behind, 8),
+    ):
+        answers = _Answers(monkeypatch, told, ahead)
+        state, after_s = answers.ask(answers.control.state_reaching("S", created, reached))
+        assert (state.next, after_s) == (8, 0)
+
+
 def test_a_cluster_has_to_agree_that_nobody_collects_a_subject(monkeypatch):
     nobody, others, ours = {"streams": None}, {"streams": ["T"]}, {"streams": ["T", "S"]}
     answers = _Answers(monkeypatch, nobody, others, ours)

@@ -613,6 +613,30 @@ def test_a_stream_that_a_list_lacks_is_asked_for(orders, monkeypatch):
     assert {name: one.next for name, one in end.streams.items()} == {"ORDERS_1": 4, "ORDERS_2": 6}
 
 
+@pytest.mark.parametrize("is_run", [False, True], ids=["goes on", "ends with what is there"])
+def test_a_leader_that_is_behind_is_not_loss(stream, monkeypatch, is_run):
+    """One that was halted knows of less than the query has read."""
+    for i in range(5):
+        stream.control.request_message(f"{stream.subject}.a", b"%d" % i)
+    source = query(stream)
+    at = source.latest_offset(source.initial_offset())
+    stream.control.request_message(f"{stream.subject}.a", b"more")
+    told = iter([3, 2])
+    ask = Control.stream_state
+
+    def behind(self, name):
+        state = yield from ask(self, name)
+        config = state.config | {"num_replicas": 3}
+        return replace(state, config=config, next=state.next - next(told, 0))
+
+    monkeypatch.setattr(Control, "stream_state", behind)
+    if is_run:
+        source.freeze()
+    end = source.latest_offset(at)
+    assert end.streams[stream.name].next == (6 if is_run else 7)
+    assert next(told, None) is None
+
+
 def test_a_new_stream_that_cannot_be_read_is_an_error(orders):
     orders(1, 1)
     source = query(orders.place, streamPattern="ORDERS_.*", stream="")
