@@ -48,9 +48,17 @@ class StreamConsumer(Protocol):
         recount, move floors."""
         ...
 
-    def purged(self, first_seq: int, last_seq: int, now: int, *, is_single: bool) -> None:
-        """The stream was purged; its new bounds are given, and whether one message was picked
-        out."""
+    def purged(
+        self,
+        first_seq: int,
+        last_seq: int,
+        now: int,
+        *,
+        is_single: bool,
+        within: tuple[int, int],
+    ) -> None:
+        """The stream was purged; its new bounds are given, whether one message was picked out, and
+        in which half-open range of sequences something went, besides what is below the first."""
         ...
 
     def stop(self, ending: Ending, now: int) -> None:

@@ -51,7 +51,9 @@ class FakeConsumer:
     def removed(self, ranges: list[tuple[int, int]], now: int) -> None:
         self.told.append(("removed", ranges))
 
-    def purged(self, first_seq: int, last_seq: int, now: int, *, is_single: bool) -> None:
+    def purged(
+        self, first_seq: int, last_seq: int, now: int, *, is_single: bool, within: tuple[int, int]
+    ) -> None:
         self.told.append(("purged", first_seq, last_seq))
 
     def stop(self, status: str, now: int) -> None:

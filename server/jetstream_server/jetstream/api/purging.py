@@ -122,14 +122,16 @@ class Purging:
         if self._keep:  # limits may have removed some meanwhile
             left = min(left, store.count(self._wanted, 0) - self._keep)
         if left > 0 and self._start < self._stop:
-            self._start, removed = store.purge_some(self._wanted, self._start, self._stop, left)
+            start = self._start
+            self._start, removed = store.purge_some(self._wanted, start, self._stop, left)
             self._purged += removed
             self._left -= removed
             # After each slice, because consumers look in between: what is gone must not be counted.
             is_single = removed == 1 and (self._wanted is not None or self._keep > 0)
             is_done = removed >= left or self._start >= self._stop
             if not is_done or not self._beyond:
-                self._stream.removal.tell_purged(now, is_single=is_single)
+                within = (start, self._start)
+                self._stream.removal.tell_purged(now, is_single=is_single, within=within)
                 return is_done
         if self._beyond:
             self._purged += store.truncate_front(self._beyond)

@@ -361,16 +361,26 @@ class Consumer:
             for consumer_seq, sequence, deliveries in gone:
                 self.advisories.terminated(consumer_seq, sequence, deliveries, _DELETED_TEXT, now)
 
-    def purged(self, first_seq: int, last_seq: int, now: int, *, is_single: bool) -> None:
+    def purged(
+        self,
+        first_seq: int,
+        last_seq: int,
+        now: int,
+        *,
+        is_single: bool,
+        within: tuple[int, int],
+    ) -> None:
         """The stream was purged, perhaps of single subjects; its new bounds are given.
 
         Args:
+            within: the half-open range of sequences from which messages went, those below
+                `first_seq` aside.
             is_single: one message went, because of its subject or because others were kept. The
                 genuine server reports that like a deletion; it does not report any other purge.
         """
         progress = self.progress
-        known = {*progress.pending.sequences(), *progress.redelivery.counts}
-        gone = missing(self.stream.store, array("Q", sorted(known)))
+        start = max(within[0], first_seq) if not is_single else within[0]
+        gone = missing(self.stream.store, progress.known(start, within[1]))
         told = [
             (consumer_seq, sequence, progress.redelivery.deliveries(sequence))
             for sequence in (gone if is_single else ())

@@ -208,7 +208,15 @@ class HaltedConsumer:
     def removed(self, ranges: list[tuple[int, int]], now: int) -> None:
         """It will see what is gone when it is restarted."""
 
-    def purged(self, first_seq: int, last_seq: int, now: int, *, is_single: bool) -> None:
+    def purged(
+        self,
+        first_seq: int,
+        last_seq: int,
+        now: int,
+        *,
+        is_single: bool,
+        within: tuple[int, int],
+    ) -> None:
         """It will see what is gone when it is restarted."""
 
     def info(self, now: int) -> dict[str, Any]:

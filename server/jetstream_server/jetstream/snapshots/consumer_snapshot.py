@@ -103,6 +103,7 @@ class ConsumerRecord:
             run.expired = True
             progress.pending.restore_run(run)
         progress.redelivery.counts.update(self._counts)
+        progress.restored()
         for sequence, _, sent_at in self._pending:
             progress.work(sequence, sent_at)
         return progress

@@ -126,6 +126,22 @@ class AckPending:
             sequences += run.pending_sequences()
         return sequences
 
+    def sequences_within(self, start: int, stop: int) -> array[int]:
+        """Return the stream sequences of what is pending in start..stop-1, rising."""
+        found: array[int] = array("Q")
+        first = max(bisect_right(self._firsts, start) - 1, 0)
+        for run in islice(self.runs, first, None):
+            sequences = run.sequences
+            if sequences[0] >= stop:
+                break
+            at = slice(bisect_left(sequences, start), bisect_left(sequences, stop))
+            found += array("Q", compress(sequences[at], run.live[at]))
+        return found
+
+    def num_expired(self) -> int:
+        """Return how many runs have expired, which are the first ones: they do in their order."""
+        return bisect_left(self.runs, True, key=lambda run: not run.expired)
+
     def add_run(self, sequences: array[int], first_consumer_seq: int, now: int) -> None:
         """Add first deliveries; all sequences are above those here."""
         assert not self.runs or sequences[0] > self.runs[-1].sequences[-1]

@@ -124,6 +124,7 @@ def restore_state(progress: Progress, data: bytes) -> None:
         progress.redelivery.queue(reader.words(queue_count))
         for _ in range(runs_count):
             progress.pending.restore_run(_read_run(reader))
+        progress.restored()
     except (struct.error, IndexError, ValueError) as error:
         raise StoreError(f"consumer state is damaged: {error}") from error
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import filterfalse
+from itertools import filterfalse, islice
 
 from jetstream_server.base.clock import MILLISECOND
 from jetstream_server.jetstream.consumers.progress.ack_pending import AckPending
@@ -27,6 +27,8 @@ from jetstream_server.store.ports import Window
 
 # The genuine server arms its timer a millisecond late, so that nothing expires just early.
 _ACK_WAIT_SLACK_NS = MILLISECOND
+# When very many are not acknowledged in time, others get their turn in between: milliseconds each.
+EXPIRED_AT_ONCE = 10_000
 
 
 @dataclass(slots=True, frozen=True)
@@ -121,7 +123,7 @@ class Progress:
     def exhaust(self, sequence: int) -> None:
         """Give up on a message: it is no longer pending, but the floor stays where it is."""
         self.pending.take_range(sequence, sequence + 1)
-        self.redelivery.unqueue(sequence)
+        self.redelivery.give_up(sequence)
 
     # -- acknowledging ---------------------------------------------------------------------
 
@@ -171,7 +173,7 @@ class Progress:
         own = min(consumer_seq, self.consumer_seq) or self.pending.consumer_seq(sequence)
         above = self.pending.first_above(sequence)
         taken = self.pending.take_through(sequence)
-        self.redelivery.forget_range(0, sequence + 1)
+        self._forget(taken, 0, sequence + 1)
         reached = own or (self.consumer_seq if above is None else above[1] - 1)
         self.floor_consumer_seq = max(self.floor_consumer_seq, reached)
         self.floor_stream_seq = sequence
@@ -231,13 +233,12 @@ class Progress:
     # -- time ------------------------------------------------------------------------------
 
     def expire(self, now: int) -> list[int]:
-        """Queue what was not acknowledged in time; return the sequences, rising."""
-        due = set(self.redelivery.pop_due(now))
+        """Queue what was not acknowledged in time, or some of it if that is very much: then the
+        next deadline has passed as well. Return the sequences, rising."""
+        due = set(self.redelivery.pop_due(now, EXPIRED_AT_ONCE))
         wait = self.rules.wait_ns(1) + _ACK_WAIT_SLACK_NS
-        for run in self.pending.runs:
-            if run.expired:
-                continue
-            if run.sent_at + wait > now:
+        for run in islice(self.pending.runs, self.pending.num_expired(), None):
+            if run.sent_at + wait > now or len(due) >= EXPIRED_AT_ONCE:
                 break
             run.expired = True
             due.update(self.redelivery.untimed(run.pending_sequences()))
@@ -248,11 +249,11 @@ class Progress:
     def next_deadline(self) -> int | None:
         """Return when `expire` has something to do."""
         deadline = self.redelivery.next_deadline()
-        for run in self.pending.runs:
-            if not run.expired:
-                first = run.sent_at + self.rules.wait_ns(1) + _ACK_WAIT_SLACK_NS
-                return first if deadline is None else min(deadline, first)
-        return deadline
+        runs, at = self.pending.runs, self.pending.num_expired()
+        if at == len(runs):
+            return deadline
+        first = runs[at].sent_at + self.rules.wait_ns(1) + _ACK_WAIT_SLACK_NS
+        return first if deadline is None else min(deadline, first)
 
     # -- the stream changes ----------------------------------------------------------------
 
@@ -273,11 +274,28 @@ class Progress:
     def _drop(self, start: int, stop: int, *, strictly: bool) -> array[int]:
         before = self.pending.first()
         taken = self.pending.take_range(start, stop)
-        self.redelivery.forget_range(start, stop)
-        self.redelivery.forget(taken)
+        self._forget(taken, start, stop)
         if taken:
             self._raise_floor(before, strictly=strictly)
         return taken
+
+    def _forget(self, taken: array[int], start: int, stop: int) -> None:
+        """Drop what is kept for redelivering what was pending in a range, or was given up."""
+        self.redelivery.forget(taken)
+        if self.redelivery.given_up:
+            self.redelivery.forget(self.redelivery.given_up_within(start, stop))
+
+    def known(self, start: int, stop: int) -> array[int]:
+        """Return what is pending or was given up, with start <= sequence < stop, rising."""
+        known = self.pending.sequences_within(start, stop)
+        if given_up := self.redelivery.given_up_within(start, stop):
+            known = array("Q", sorted({*known, *given_up}))
+        return known
+
+    def restored(self) -> None:
+        """It was restored: find out what was given up."""
+        counts, given_up = self.redelivery.counts, self.redelivery.given_up
+        given_up.update((s, None) for s in counts if s not in self.pending)
 
     def purged(self, first_seq: int) -> array[int]:
         """Everything below `first_seq` is gone; return what was pending there."""

@@ -16,11 +16,13 @@ in the order of their arrival; nothing is queued twice.
 from __future__ import annotations
 
 import heapq
+import sys
 from array import array
 from collections import Counter, deque
 from collections.abc import Iterable
 from itertools import compress, filterfalse, repeat, takewhile
 from operator import lt
+from typing import Any
 
 _RUN_MAX = 4096
 
@@ -43,10 +45,12 @@ class Redelivery:
     Attributes:
         counts: deliveries beyond the first of each message; kept after the last allowed one, until
             the message is acked or gone (`num_redelivered` counts these).
+        given_up: those of them that were out as often as allowed, and are not pending any more.
     """
 
     def __init__(self) -> None:
         self.counts: dict[int, int] = {}
+        self.given_up: dict[int, None] = {}
         self._queue: dict[int, int] = {}  # sequence -> ticket
         self._runs: deque[RisingRun] = deque()
         self._ticket = 0  # the last one given to a run
@@ -155,11 +159,15 @@ class Redelivery:
                 sequences = array("Q", filterfalse(held.__contains__, sequences))
         return sequences
 
-    def pop_due(self, now: int) -> list[int]:
-        """Take out and return the sequences whose own deadline has passed, rising."""
+    def pop_due(self, now: int, count_max: int = sys.maxsize) -> list[int]:
+        """Take out and return the sequences whose own deadline has passed, rising.
+
+        Args:
+            count_max: when there are so many, the others are left for another time.
+        """
         due: set[int] = set()
         heap, due_at = self._heap, self._due_at
-        while heap and heap[0] <= now:
+        while heap and heap[0] <= now and len(due) < count_max:
             deadline = heapq.heappop(heap)
             self._wave_counts.pop(deadline, None)
             wave = self._waves.pop(deadline, None)
@@ -202,10 +210,12 @@ class Redelivery:
 
     # -- leaving ---------------------------------------------------------------------------
 
-    def unqueue(self, sequence: int) -> None:
+    def give_up(self, sequence: int) -> None:
         """Stop delivering a message again, but remember how often it has been out."""
         self._unqueue((sequence,))
         self._cancel((sequence,))
+        if sequence in self.counts:
+            self.given_up[sequence] = None
 
     def forget(self, sequences: Iterable[int]) -> None:
         """Drop everything about messages that are settled or gone."""
@@ -213,18 +223,21 @@ class Redelivery:
             return
         given = array("Q", sequences)
         _drop(self.counts, given)
+        _drop(self.given_up, given)
         self._unqueue(given)
         self._cancel(given)
 
-    def forget_range(self, start: int, stop: int) -> None:
-        """Drop everything about sequences with start <= sequence < stop."""
-        for held in (self.counts, self._queue, self._due_at):
-            if held:
-                self.forget([sequence for sequence in held if start <= sequence < stop])
+    def given_up_within(self, start: int, stop: int) -> list[int]:
+        """Return those with start <= sequence < stop that were given up."""
+        held = self.given_up
+        if stop - start < len(held):
+            return list(filter(held.__contains__, range(start, stop)))
+        return [sequence for sequence in held if start <= sequence < stop]
 
     def clear(self) -> None:
         """Drop everything."""
         self.counts.clear()
+        self.given_up.clear()
         self._queue.clear()
         self._runs.clear()
         self._due_at.clear()
@@ -233,6 +246,6 @@ class Redelivery:
         self._heap.clear()
 
 
-def _drop(held: dict[int, int], sequences: Iterable[int]) -> None:
+def _drop(held: dict[int, Any], sequences: Iterable[int]) -> None:
     if held:
         deque(map(held.pop, sequences, repeat(0)), maxlen=0)

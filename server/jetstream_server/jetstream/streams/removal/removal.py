@@ -148,10 +148,21 @@ class Removal:
             self._tell_removed([(sequence, sequence + 1)], now)
         return is_removed
 
-    def tell_purged(self, now: int, *, is_single: bool = False) -> None:
-        """Tell the consumers that a purge is over, and whether it took one message of many."""
+    def tell_purged(
+        self, now: int, *, is_single: bool = False, within: tuple[int, int] | None = None
+    ) -> None:
+        """Tell the consumers of a purge.
+
+        Args:
+            is_single: it took one message of many.
+            within: the half-open range of sequences from which it took some, besides what is no
+                longer in the stream's bounds; None for any.
+        """
         first, last = self._store.first_seq, self._store.last_seq
-        self._consumers.tell(lambda each: each.purged(first, last, now, is_single=is_single), now)
+        bounds = within or (0, last + 1)
+        self._consumers.tell(
+            lambda each: each.purged(first, last, now, is_single=is_single, within=bounds), now
+        )
 
     def _tell_removed(self, ranges: list[tuple[int, int]], now: int) -> None:
         if ranges:

@@ -6,9 +6,12 @@ from array import array
 
 import pytest
 from jetstream_server.base.clock import MILLISECOND
+from jetstream_server.jetstream.consumers.progress import progress as progress_module
 from jetstream_server.jetstream.consumers.progress.cursor import Cursor
 from jetstream_server.jetstream.consumers.progress.progress import AckRules, Progress
 from jetstream_server.store.memory import MemoryStore
+
+from tests.traced_lines import lines_of
 
 WAIT = 1000
 SLACK = MILLISECOND
@@ -16,11 +19,11 @@ SLACK = MILLISECOND
 
 @pytest.fixture
 def make():
-    """A progress that has delivered `count` of ten messages at time 0."""
+    """A progress that has delivered `count` of ten messages, or of more, at time 0."""
 
     def make(count=5, **rules):
         store = MemoryStore()
-        for number in range(10):
+        for number in range(max(count, 10)):
             store.append(b"a", b"", b"", number)
         defaults = {
             "tracks": True,
@@ -213,3 +216,45 @@ def test_a_purge_tells_what_was_pending(make):
     ack(progress, 1)
     assert list(progress.purged(3)) == [2]
     assert list(progress.purged(3)) == []
+
+
+def test_of_very_many_only_some_expire_at_a_time(make, monkeypatch):
+    """Of a million that nobody acknowledges, all would be queued in one turn."""
+    monkeypatch.setattr(progress_module, "EXPIRED_AT_ONCE", 4)
+    progress = make(12)  # in one run
+    for start in (13, 16, 19):
+        progress.pending.add_run(array("Q", range(start, start + 3)), start, 0)
+    now = WAIT + SLACK
+    assert progress.expire(now) == list(range(1, 13))
+    assert progress.next_deadline() <= now
+    assert progress.expire(now) == list(range(13, 19))
+    assert progress.expire(now) == [19, 20, 21]
+    assert progress.next_deadline() is None
+    assert progress.redelivery.queued_sequences() == list(range(1, 22))
+    progress.redeliver(array("Q", range(1, 6)), now)
+    progress.redeliver(array("Q", range(6, 12)), now + 1)
+    later = progress.next_deadline() + 1
+    assert progress.expire(later) == list(range(1, 6))
+    assert progress.next_deadline() <= later
+    assert progress.expire(later) == list(range(6, 12))
+
+
+def test_what_goes_costs_nothing_for_all_that_stays(make):
+    progress = make(4000)
+    progress.expire(WAIT + SLACK)
+    while run := progress.redelivery.next_run(1000):
+        progress.redeliver(run, 1)
+    for sequence in range(2001, 4001):
+        progress.exhaust(sequence)
+    assert len(progress.redelivery.counts) == 4000
+    assert list(progress.known(1999, 2003)) == [1999, 2000, 2001, 2002]
+    for act in (
+        lambda: progress.removed(5, 6),
+        lambda: progress.removed(2500, 2501),
+        lambda: progress.known(10, 20),
+        lambda: progress.known(3000, 3010),
+    ):
+        assert lines_of(act) < 150
+    assert (5 in progress.redelivery.counts, 2500 in progress.redelivery.counts) == (False, False)
+    assert list(progress.purged(2990)) == [each for each in range(1, 2001) if each != 5]
+    assert list(progress.redelivery.counts) == list(range(2990, 4001))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from jetstream_server.jetstream.consumers.progress.redelivery import Redelivery
@@ -51,7 +52,7 @@ def test_a_run_rises_and_has_been_out_equally_often():
     assert redelivery.next_run(1) == seqs(3)
     redelivery.forget([3])
     assert redelivery.next_run(9) == seqs(4)
-    redelivery.unqueue(4)
+    redelivery.give_up(4)
     assert redelivery.next_run(9) == seqs(5)
     redelivery.forget([5])
     assert redelivery.next_run(9) == seqs(0)
@@ -71,7 +72,7 @@ def test_deliveries_count_from_one():
     assert redelivery.delivered(seqs(5), 10) == 2
     assert redelivery.delivered(seqs(5), 20) == 3
     assert redelivery.deliveries(5) == 3
-    redelivery.unqueue(5)
+    redelivery.give_up(5)
     assert redelivery.deliveries(5) == 3
     redelivery.forget([5])
     assert redelivery.deliveries(5) == 1
@@ -85,8 +86,18 @@ def test_deadlines_come_due_in_stream_order():
     assert redelivery.next_deadline() == 10
     assert redelivery.pop_due(20) == [2, 9]
     assert redelivery.deadlines == {5: 30}
-    redelivery.forget_range(0, 100)
+    redelivery.forget([5])
     assert redelivery.next_deadline() is None
+
+
+def test_when_very_many_are_due_the_others_are_left_for_another_time():
+    redelivery = Redelivery()
+    for deadline in range(1, 6):
+        redelivery.schedule(range(10 * deadline, 10 * deadline + 3), deadline)
+    assert redelivery.pop_due(4, 5) == [10, 11, 12, 20, 21, 22]
+    assert redelivery.next_deadline() == 3
+    assert redelivery.pop_due(4, 5) == [30, 31, 32, 40, 41, 42]
+    assert redelivery.pop_due(4, 5) == []
 
 
 def test_a_moved_deadline_counts_once():
@@ -100,13 +111,21 @@ def test_a_moved_deadline_counts_once():
     assert redelivery.next_deadline() is None
 
 
-def test_forgetting_a_range_covers_queue_and_counts():
+@pytest.mark.parametrize("others", [0, 100])
+def test_what_was_given_up_is_known_until_it_is_forgotten(others):
     redelivery = Redelivery()
-    redelivery.delivered(seqs(3), 10)
-    redelivery.queue([3, 4, 8])
-    redelivery.forget_range(0, 5)
-    assert drain(redelivery) == [8]
-    assert list(redelivery.counts) == [8]
+    redelivery.delivered(seqs(3, 4, 8), 10)
+    redelivery.delivered(seqs(*range(100, 100 + others)), 10) if others else None
+    for sequence in (8, 3, *range(100, 100 + others)):
+        redelivery.give_up(sequence)
+    redelivery.give_up(5)  # it was out but once
+    assert sorted(redelivery.given_up_within(3, 9)) == [3, 8]
+    assert redelivery.given_up_within(4, 8) == redelivery.given_up_within(9, 3) == []
+    redelivery.forget([3])
+    assert redelivery.given_up_within(0, 99) == [8]
+    assert (3 in redelivery.counts, 8 in redelivery.counts) == (False, True)
+    redelivery.clear()
+    assert redelivery.given_up_within(0, 1000) == []
 
 
 def test_emptying_a_long_queue_from_the_front_is_quick():
