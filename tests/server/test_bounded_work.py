@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -21,6 +22,7 @@ from jetstream_server.core import deliveries
 from jetstream_server.jetstream.api import consumers
 from jetstream_server.jetstream.api.dispatch import Api
 from jetstream_server.jetstream.api.streams import SEQUENCES_OF_UNIT
+from jetstream_server.jetstream.catalog import catalog as catalog_module
 from jetstream_server.jetstream.catalog.catalog import Catalog
 from jetstream_server.jetstream.configs.stream_config import StreamConfig
 from jetstream_server.jetstream.consumers import pull, push
@@ -1157,3 +1159,57 @@ def test_others_are_answered_between_the_slices_of_a_long_request(tmp_path: Path
     # Those that come just when something long has waited once are behind one slice of it.
     assert len(answered) > 5
     assert all(answer == b"PONG\r\n" and is_soon for answer, is_soon in answered[:-1]), answered
+
+
+def test_what_is_due_for_many_streams_and_consumers_takes_turns(tmp_path: Path) -> None:
+    """A thousand streams may age together, and the clients of as many consumers fall silent."""
+    bench = Bench(tmp_path)
+    for number in range(12):
+        name = f"S{number}"
+        config = {"name": name, "subjects": [f"{name}.>"], "max_age": 50 * SECOND}
+        assert b"error" not in bench.ask(f"STREAM.CREATE.{name}", config | {"storage": "memory"})
+        bench.say(b"PUB S%d.x 0\r\n\r\n" % number * 3000)
+    catalog = bench.node.accounts["$G"].catalog
+    assert catalog is not None
+
+    def held() -> int:
+        return sum(stream.store.state().messages for stream in catalog.streams.values())
+
+    bench.now += 52 * SECOND
+    counts = [held()]
+    while counts[-1]:
+        bench.turn()
+        counts.append(held())
+        bench.now += MILLISECOND
+        assert len(counts) < 100
+    gone = [before - after for before, after in pairwise(counts)]
+    # Sixty units of a hundred messages each, and what the last stream takes more than that.
+    assert counts[0] == 36_000 and max(gone) <= 6000 + 3000, gone
+
+
+def test_timers_of_very_many_take_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(catalog_module, "TIMERS_OF_TURN_MAX", 10)
+    bench = Bench(tmp_path)
+    make_consumers(bench, 45)
+    bench.say(b"PUB b.x 0\r\n\r\n")
+    for number in range(45):
+        assert b"$JS.ACK" in bench.say(b"PUB $JS.API.CONSUMER.MSG.NEXT.B.C%d r 0\r\n\r\n" % number)
+    ticked, tick, run = [0], Consumer.tick, bench.node.run
+
+    def counted(consumer: Consumer, now: int) -> None:
+        ticked[-1] += 1
+        tick(consumer, now)
+
+    def turn(now: int) -> None:
+        ticked.append(0)
+        run(now)
+
+    monkeypatch.setattr(Consumer, "tick", counted)
+    monkeypatch.setattr(bench.node, "run", turn)
+    bench.now += 31 * SECOND
+    while (bench.node.next_deadline() or 0) <= bench.now:
+        bench.turn()
+    assert max(ticked) == 10 and sum(ticked) >= 45, ticked
+    for number in range(45):
+        again = bench.say(b"PUB $JS.API.CONSUMER.MSG.NEXT.B.C%d r 0\r\n\r\n" % number)
+        assert b"$JS.ACK.B.C%d.2.1." % number in again

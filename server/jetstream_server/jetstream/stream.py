@@ -45,6 +45,7 @@ from jetstream_server.protocol.ops import PubRun
 from jetstream_server.store.ports import MessageStore, StreamFolder
 
 _FAILED_EXPIRY_RETRY_NS = 10 * SECOND
+MESSAGES_OF_UNIT = 100  # that leave, of the workload
 
 
 class Stream:
@@ -139,7 +140,7 @@ class Stream:
     def tick(self, now: int) -> None:
         """Do what is due: remove what is over, store what schedules ask for, forget old ids and
         batches; then set the alarm again."""
-        contents, alarm = self.contents, self._alarm
+        contents, alarm, before = self.contents, self._alarm, self.store.state().messages
         alarm.rang()
         contents.forget_ids(now)
         if not self.store.offline:
@@ -153,6 +154,9 @@ class Stream:
             else:
                 contents.arm_expiry(now)
         self.publishing.expire(now)
+        gone = before - self.store.state().messages
+        if gone > 0:  # of a thousand streams all may age at the same time
+            self.context.workload.spend(gone // MESSAGES_OF_UNIT)
 
     # -- life ------------------------------------------------------------------------------
 

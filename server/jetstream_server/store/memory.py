@@ -362,7 +362,7 @@ class MemoryStore:
             return sum(map(self.subject_count, wanted.literals))
         first, last = self._find(start), len(self._order) if stop is None else self._find(stop)
         if not isinstance(wanted, PatternFilter):
-            return sum(s in self._messages for s in self._order[first:last])
+            return sum(map(self._messages.__contains__, self._order[first:last]))
         if (last - first) * _WALKED_FOR_ONE < len(self._messages):
             return sum(1 for _ in self._walk(wanted, start, last))
         if stop is not None:

@@ -56,6 +56,10 @@ from jetstream_server.store.ports import StreamFolder, Vault
 # Restores that one account may have under way at a time: each may fill the disk.
 RESTORES_MAX = 16
 TURN_BYTES = 4 * OUTBOX_LOW_BYTES  # delivered by all consumers of an account
+# How much of what is due at the same time is done in one turn, in some 10 ms each.
+TIMERS_OF_TURN_MAX = 500
+UNITS_OF_TIMERS = 60  # of the workload, which some of them spend
+ADVANCED_OF_TURN_MAX = 500  # consumers
 
 RESTED_AT_ONCE = 16  # streams: for each, the next flush takes up to some milliseconds longer
 
@@ -520,10 +524,21 @@ class Catalog:
         """Do what has become due, then let each consumer that was woken deliver."""
         context = self.context
         context.notice_interest()
-        for scheduled in context.deadlines.pop_due(now):
-            self._guarded(scheduled.tick, now)
+        self._tick(now)
         if context.ready:
             self._deliver(now)
+
+    def _tick(self, now: int) -> None:
+        """Have some of what has become due done; what is left of much comes in the next turn."""
+        deadlines, workload = self.context.deadlines, self.context.workload
+        due = deadlines.pop_due(now, TIMERS_OF_TURN_MAX)
+        enough = workload.used + UNITS_OF_TIMERS
+        for number, scheduled in enumerate(due):
+            if workload.used >= enough:
+                for late in due[number:]:
+                    deadlines.schedule(late, now)
+                return
+            self._guarded(scheduled.tick, now)
 
     def _deliver(self, now: int) -> None:
         """Let each consumer that was woken deliver, until a turn has had enough; the others come
@@ -533,8 +548,9 @@ class Catalog:
         context.ready.clear()
         enough = output.delivered_bytes + TURN_BYTES
         late: dict[Runnable, None] = {}
-        for runnable in ready:
-            if output.delivered_bytes >= enough and isinstance(runnable, Consumer):
+        for number, runnable in enumerate(ready):
+            is_enough = output.delivered_bytes >= enough or number >= ADVANCED_OF_TURN_MAX
+            if is_enough and isinstance(runnable, Consumer):
                 self._guarded(runnable.put_off, now)
                 late[runnable] = None
             else:

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 _RETRY_NS = 5 * MILLISECOND
 _DELETED_TEXT = "Unacknowledged message was deleted"
 _ANY_SIZE = 1 << 30
+EXPIRED_OF_UNIT = 500  # messages that were not acknowledged in time, of the workload
 
 
 def ack_rules(config: ConsumerConfig) -> AckRules:
@@ -279,6 +280,7 @@ class Consumer:
 
     def _expire_acks(self, now: int) -> None:
         due = self.progress.expire(now)
+        self.context.workload.spend(len(due) // EXPIRED_OF_UNIT)
         if self.config.max_deliver == 1:
             for sequence in due:
                 self._supply.give_up(sequence, now)
