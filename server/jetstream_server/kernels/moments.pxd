@@ -20,14 +20,21 @@ cdef struct Moment:
     char[SECOND_BYTES] text
 
 
+# The first time that there is lies within a second that has not begun: nothing is multiplied back.
+# Division may round down or towards zero, as whoever includes this has it.
 cdef inline int64_t _second(int64_t timestamp) noexcept nogil:
     cdef int64_t second = timestamp // SECOND_NS
-    return second - 1 if timestamp < second * SECOND_NS else second
+    return second - 1 if timestamp % SECOND_NS < 0 else second
+
+
+cdef inline int64_t _fraction(int64_t timestamp) noexcept nogil:
+    cdef int64_t fraction = timestamp % SECOND_NS
+    return fraction + SECOND_NS if fraction < 0 else fraction
 
 
 cdef inline int fraction_bytes(int64_t timestamp) noexcept nogil:
     """Return the bytes of the fraction of a second, its point included."""
-    cdef int64_t fraction = timestamp - _second(timestamp) * SECOND_NS
+    cdef int64_t fraction = _fraction(timestamp)
     cdef int digits = 9
     if not fraction:
         return 0
@@ -74,7 +81,7 @@ cdef inline void _remember_second(Moment* known, int64_t second) noexcept nogil:
 
 cdef inline char* put_time(char* at, Moment* known, int64_t timestamp) noexcept nogil:
     cdef int64_t second = _second(timestamp)
-    cdef int64_t fraction = timestamp - second * SECOND_NS
+    cdef int64_t fraction = _fraction(timestamp)
     cdef int bytes_of_fraction = fraction_bytes(timestamp)
     cdef int digit
     if not known.is_known or known.second != second:

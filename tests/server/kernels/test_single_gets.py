@@ -197,6 +197,26 @@ def test_answers(
     ) == (b"".join(frames[first:taken]), taken - first)
 
 
+@pytest.mark.parametrize(
+    ("timestamp", "text"),
+    [
+        (-(2**63), b"1677-09-21T00:12:43.145224192Z"),
+        (-(2**63) + 145_224_192, b"1677-09-21T00:12:43.290448384Z"),
+        (-(2**63) + 854_775_808, b"1677-09-21T00:12:44Z"),
+        (-1, b"1969-12-31T23:59:59.999999999Z"),
+        (2**63 - 1, b"2262-04-11T23:47:16.854775807Z"),
+    ],
+)
+def test_every_time_there_is_can_be_told(single_gets: Any, timestamp: int, text: bytes) -> None:
+    run = PubRun.of([(b"s", b"r", b"", b"")])
+    block = record(b"s", b"", b"", timestamp)
+    one, zero = array("Q", [1]), array("Q", [0])
+    frames, _ = single_gets.encode_found(
+        [block], zero, one, 0, run.chunk, run.fields, 0, b"1", b"S"
+    )
+    assert frames.endswith(b"Nats-Time-Stamp: %b\r\n\r\n\r\n" % text)
+
+
 def test_the_compiled_twin_never_reads_beyond_what_it_is_given(compiled: Any) -> None:
     kernel = compiled.load("jetstream_server.kernels.single_gets")
     run = PubRun.of([(b"s", b"r", b"", b"")])
