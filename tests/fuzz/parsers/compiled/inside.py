@@ -13,7 +13,7 @@ from types import ModuleType
 
 KERNELS = "jetstream_server.kernels."
 # Pure twins take ten times as long as compiled ones without checks, and most of the time here.
-COMPARED_EVERY = 20
+COMPARED_EVERY = 50
 
 
 class CheckedKernels(MetaPathFinder):
