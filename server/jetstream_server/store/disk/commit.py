@@ -390,6 +390,11 @@ class GroupCommit:
         append = self._known().last_append(path)
         return None if append is None else append.parts[-1]
 
+    def appended(self, path: Path) -> list[str]:
+        """Return the names of the files `path`.<number> that queued operations make or add to, also
+        of those that they remove later."""
+        return self._known().appended(path)
+
     def is_removed(self, path: Path) -> bool:
         """Tell whether a queued operation removes this file or folder."""
         return self._known().is_removed(path)

@@ -83,6 +83,11 @@ class QueuedPaths:
         place, append = max(found, key=lambda each: each[0])
         return append if place > self._removed(str(path)) else None
 
+    def appended(self, path: Path) -> list[str]:
+        """Return the names of the files `path`.<number> to which something is added, also of those
+        that are removed later."""
+        return [name.rpartition("/")[2] for name in self._numbered.get(str(path), ())]
+
     @property
     def last_removal(self) -> int:
         """Return how many operations come before the last removal; -1 without one."""

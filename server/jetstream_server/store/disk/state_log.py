@@ -209,9 +209,11 @@ class StateLog:
     def _numbers(self) -> list[int]:
         """Return the numbers of the files that are there or will be, rising."""
         head = f"{self._path.name}."
+        # Of those that will be, `_file` is one at most: a full disk may hold up more.
+        there = self._commit.disk.names(self._path.parent)
         found = {
             unsigned(name.removeprefix(head))
-            for name in self._commit.disk.names(self._path.parent)
+            for name in (*there, *self._commit.appended(self._path))
             if name.startswith(head) and unsigned(name.removeprefix(head)) >= 0
         }
         found = {number for number in found if not self._commit.is_removed(self._at(number))}

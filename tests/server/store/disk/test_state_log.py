@@ -205,6 +205,27 @@ def test_a_new_file_that_found_no_room_at_first_is_there_before_the_old_one_goes
     assert StateLog(path, GroupCommit(disk), Patient()).load() in acknowledged
 
 
+def test_a_new_file_that_waits_for_room_has_another_number_than_the_next_one(
+    sim_disk_module: Any,
+) -> None:
+    disk, path = sim_disk_module.SimDisk(Random(1)), Path("/s/C/state")
+    commit, owner = GroupCommit(disk), Patient()
+    StateLog(path, commit, owner).save(b"one")
+    assert commit.drain() == []
+    log = StateLog(path, commit, owner)
+    disk.capacity = disk.used_bytes()
+    commit.replace(owner, path.with_name("large"), [bytes(1000)])  # holds up what comes behind it
+    log.save(b"two")  # the file of the first state is to go when this one is there
+    assert commit.drain()
+    log.leave()
+    log.save(b"three")
+    assert log.load() == StateLog(path, commit, owner).load() == b"three"
+    disk.capacity = None
+    assert commit.drain() == []
+    assert StateLog(path, GroupCommit(disk), Patient()).load() == b"three"
+    assert sorted(each.name for each in disk.paths()) == ["large", "state.3"]
+
+
 def written(path: Path, states: list[bytes]) -> bytes:
     """Return the file of a log that each of these was saved to."""
     commit = GroupCommit(OsDisk())
