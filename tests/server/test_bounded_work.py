@@ -8,7 +8,7 @@ that.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
 from random import Random
@@ -20,6 +20,7 @@ from jetstream_server.base.nuid import Nuid
 from jetstream_server.config.options import ServerOptions
 from jetstream_server.core import deliveries
 from jetstream_server.jetstream.api import consumers
+from jetstream_server.jetstream.api import streams as api_streams
 from jetstream_server.jetstream.api.dispatch import Api
 from jetstream_server.jetstream.api.streams import SEQUENCES_OF_UNIT
 from jetstream_server.jetstream.catalog import catalog as catalog_module
@@ -35,7 +36,8 @@ from jetstream_server.node.auth.auth import Authenticator
 from jetstream_server.node.node import Node
 from jetstream_server.node.publishing import MESSAGES_OF_TURN_MAX
 from jetstream_server.node.session import Session
-from jetstream_server.store import memory
+from jetstream_server.store import gaps, memory
+from jetstream_server.store.blocks import block_gaps
 from jetstream_server.store.disk.commit import GroupCommit
 from jetstream_server.store.disk.disk import OsDisk
 from jetstream_server.store.vault import FileVault
@@ -879,6 +881,58 @@ def test_questions_for_missing_sequences_take_turns(tmp_path: Path, storage: str
     assert sum(looks) == 150
     # Of the 60 units of a turn each takes its own one, and five for the sequences.
     assert max(looks) == 10, looks
+
+
+@pytest.mark.parametrize("storage", ["memory", "file"])
+@pytest.mark.parametrize("pattern", ["", "S.*"])
+def test_very_many_missing_sequences_are_found_in_turns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, storage: str, pattern: str
+) -> None:
+    count, at_once = 6000, 500
+    monkeypatch.setattr(api_streams, "SEQUENCES_AT_ONCE", count - 1)
+    for module in (gaps, block_gaps):
+        monkeypatch.setattr(module, "LOOKED_AT_ONCE", at_once)
+    bench = Bench(tmp_path)
+    config = {"name": "S", "subjects": ["S.*"], "storage": storage}
+    assert b'"error"' not in bench.ask("STREAM.CREATE.S", config)
+    bench.say(b"PUB S.x 0\r\n\r\n" * count)
+    catalog = bench.node.accounts["$G"].catalog
+    assert catalog is not None
+    store = catalog.streams["S"].store
+    store.delete(range(2, count, 2))
+    told, run = [0], bench.node.run
+    missing_among, told_of = gaps.missing_among, []
+
+    def counted(*given: Any) -> Iterator[list[int]]:
+        told_of.append(store.state())
+        for part in missing_among(*given):
+            told[-1] += len(part)
+            yield part
+            if len(told_of) == 1 and sum(told) > count // 4:
+                told_of.append(store.state())
+                store.delete([5, count - 5])  # what goes meanwhile was still there
+
+    def turn(now: int) -> None:
+        told.append(0)
+        run(now)
+
+    for module in (memory, block_gaps):
+        monkeypatch.setattr(module, "missing_among", counted)
+    monkeypatch.setattr(bench.node, "run", turn)
+    body = {"deleted_details": True, "subjects_filter": pattern}
+    said = bench.ask("STREAM.INFO.S", body, "STREAM.INFO.S", b"")
+    bodies = [json.loads(part) for part in said.split(b"\r\n") if part.startswith(b"{")]
+    state = bodies[0]["state"]
+    assert state["deleted"] == list(range(2, count, 2)) and len(told_of) == 2
+    assert state["num_deleted"] == len(state["deleted"]) == told_of[0].num_deleted
+    names = list(state)
+    at = names.index("num_subjects")
+    wanted = ["num_subjects", *(["subjects"] if pattern else []), "num_deleted", "deleted"]
+    assert names[at:] == [*wanted, "consumer_count"]
+    assert state.get("subjects") == ({"S.x": told_of[0].messages} if pattern else None)
+    assert bodies[0]["total"] == bool(pattern)
+    assert bodies[1]["state"]["num_deleted"] == count // 2 + 1, "it has come behind"
+    assert max(told) <= at_once, told
 
 
 @pytest.mark.parametrize("storage", ["memory", "file"])

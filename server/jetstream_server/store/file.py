@@ -26,6 +26,7 @@ from __future__ import annotations
 import contextlib
 from array import array
 from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
 from pathlib import Path
 
 from jetstream_server.base.errors import StoreError
@@ -33,6 +34,7 @@ from jetstream_server.kernels.record_format import Buffer
 from jetstream_server.protocol.ops import PubRun
 from jetstream_server.store.blocks.block_contents import BlockContents
 from jetstream_server.store.blocks.block_files import BlockFiles
+from jetstream_server.store.blocks.block_gaps import BlockGaps
 from jetstream_server.store.blocks.block_list import BlockList
 from jetstream_server.store.blocks.block_log import BlockLog
 from jetstream_server.store.blocks.block_pruning import BlockPruning
@@ -101,7 +103,7 @@ class FileStore:
         # sequence; kept up to date by whoever adds or removes messages.
         self._table = table = SubjectTable()
         cache = cache or ContentCache(commit.disk)
-        contents = BlockContents(cache, table, health, chunk_bytes)
+        self._contents = contents = BlockContents(cache, table, health, chunk_bytes)
         # The blocks, oldest first, with their sequences, messages and bytes; kept up to date
         # likewise.
         self._list = block_list = BlockList(contents, first_seq)
@@ -268,7 +270,11 @@ class FileStore:
 
     def deleted(self) -> list[int]:
         """Return every missing sequence between first_seq and last_seq."""
-        return self._reading.deleted()
+        return list(chain.from_iterable(self.gaps().parts()))
+
+    def gaps(self) -> BlockGaps:
+        """Return what finds the missing sequences in parts."""
+        return BlockGaps(self._list, self._contents)
 
     def load(self, sequence: int) -> StoredMessage | None:
         """Return one message."""

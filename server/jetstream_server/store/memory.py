@@ -21,9 +21,11 @@ from weakref import WeakValueDictionary
 
 from jetstream_server.kernels.record_format import MESSAGE, PREFIX, PREFIX_BYTES, Buffer
 from jetstream_server.protocol.ops import PubRun
+from jetstream_server.store.gaps import missing_among, pieces
 from jetstream_server.store.pattern_filter import PatternFilter
 from jetstream_server.store.ports import (
     Census,
+    Gaps,
     Leftover,
     Limits,
     StoredMessage,
@@ -275,11 +277,20 @@ class MemoryStore:
 
     def deleted(self) -> list[int]:
         """Return every missing sequence between first_seq and last_seq."""
-        return [
-            sequence
-            for sequence in range(max(self.first_seq, 1), self._last_seq + 1)
-            if sequence not in self._messages
-        ]
+        return list(chain.from_iterable(self.parts()))
+
+    def gaps(self) -> Gaps:
+        """Return what finds the missing sequences in parts."""
+        return self
+
+    def prepare(self) -> bool:
+        """Return True: there is nothing to look up."""
+        return True
+
+    def parts(self) -> Iterator[list[int]]:
+        """Return the missing sequences as they are now, some at a time."""
+        live = pieces(list(self._messages))
+        return missing_among(live, max(self.first_seq, 1), self._last_seq)
 
     def load(self, sequence: int) -> StoredMessage | None:
         """Return one message."""

@@ -12,7 +12,7 @@ headers more when there are headers; memory 16 + subject + headers + payload.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -102,6 +102,20 @@ class Census:
 
     names: list[bytes]
     counts: array[int]
+
+
+class Gaps(Protocol):
+    """The missing sequences between first_seq and last_seq of one store, to be found in parts."""
+
+    def prepare(self) -> bool:
+        """Do part of the work, as much as there is time for at once; tell whether nothing is left
+        of it. If not, `parts` does the rest, however long that takes."""
+        ...
+
+    def parts(self) -> Iterator[list[int]]:
+        """Return the missing sequences as they are now, rising, some at a time; the store may be
+        written to meanwhile."""
+        ...
 
 
 class MessageStore(Protocol):
@@ -225,6 +239,10 @@ class MessageStore(Protocol):
 
     def deleted(self) -> list[int]:
         """Return every missing sequence between first_seq and last_seq."""
+        ...
+
+    def gaps(self) -> Gaps:
+        """Return what finds the missing sequences in parts, as there may be millions."""
         ...
 
     def load(self, sequence: int) -> StoredMessage | None:

@@ -5,9 +5,12 @@ SNAPSHOT and RESTORE are in `snapshots.py`.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator
 from functools import partial
 from typing import Any, ClassVar
+
+from orjson import Fragment
 
 from jetstream_server.core.subject import is_valid_subject
 from jetstream_server.jetstream import errors
@@ -33,8 +36,10 @@ from jetstream_server.jetstream.wire.go_json import (
     GoModel,
     Int,
     Uint64,
+    encode,
     is_empty_request,
 )
+from jetstream_server.store.ports import Census
 
 # How many entries one answer holds.
 NAMES_MAX = 1024
@@ -43,6 +48,7 @@ SUBJECTS_AT_ONCE = 10_000  # looked at in one turn
 PURGED_AT_ONCE = 10_000  # messages in memory, likewise
 SUBJECTS_MAX = 100_000
 SEQUENCES_OF_UNIT = 3000  # among which those are looked for that are missing
+SEQUENCES_AT_ONCE = 100_000  # likewise, in one turn
 
 _PAGE: dict[str, Any] = {"total": 0, "offset": 0, "limit": 0}
 
@@ -149,7 +155,8 @@ def info(catalog: Catalog, request: Request) -> dict[str, Any] | Later:
     body = read_body_if_json(catalog.context, request, StreamInfoRequest)
     stream = catalog.stream(request.tokens[-1])
     page, subjects = dict(_PAGE), None
-    if body.subjects_filter and stream.store.state().num_subjects > SUBJECTS_AT_ONCE:
+    is_long = body.subjects_filter and stream.store.state().num_subjects > SUBJECTS_AT_ONCE
+    if is_long or (body.deleted_details and _span(stream) > SEQUENCES_AT_ONCE):
         return Sliced(catalog.context.slices, partial(_sliced_info, catalog, request, body))
     if body.subjects_filter:
         counts = stream.store.subject_counts(body.subjects_filter.encode())
@@ -164,31 +171,53 @@ def info(catalog: Catalog, request: Request) -> dict[str, Any] | Later:
 
 def _deleted(stream: Stream) -> list[int]:
     """Return the missing sequences, which are looked for among all."""
-    state = stream.store.state()
-    if not state.num_deleted:
+    span = _span(stream)
+    if not span:
         return []
-    span = state.last_seq - state.first_seq + 1
     stream.context.workload.spend(span // SEQUENCES_OF_UNIT)
     return stream.store.deleted()
+
+
+def _span(stream: Stream) -> int:
+    """Return among how many sequences some are missing, 0 where none is."""
+    state = stream.store.state()
+    return state.last_seq - state.first_seq + 1 if state.num_deleted else 0
 
 
 def _sliced_info(
     catalog: Catalog, request: Request, body: StreamInfoRequest
 ) -> Iterator[dict[str, Any] | None]:
-    """Show a stream with very many subjects as it is when this begins."""
+    """Show a stream with very many subjects or missing sequences as it is at one moment."""
     stream = catalog.stream(request.tokens[-1])
-    while not stream.store.prepare_subjects(None, COUNTED_AT_ONCE):
+    store, pattern = stream.store, body.subjects_filter.encode()
+    gaps = store.gaps()
+
+    def is_prepared() -> bool:
+        return (not body.deleted_details or gaps.prepare()) and (
+            not pattern or store.prepare_subjects(None, COUNTED_AT_ONCE)
+        )
+
+    while not is_prepared():
         yield None
         if catalog.stream(request.tokens[-1]) is not stream:  # raises if it is gone
             raise errors.STREAM_NOT_FOUND()
-    deleted = _deleted(stream) if body.deleted_details else None
-    answer = full_info(stream, request.now, {"": 0}, deleted)  # holds the place of the subjects
+    answer = full_info(stream, request.now, {"": 0}, [0])  # which hold the places of the others
+    parts = gaps.parts() if body.deleted_details else iter(())
+    census = store.census() if pattern else Census([], array("Q"))
     offset = max(body.offset, 0)
-    page = SubjectPage(stream.store.census(), body.subjects_filter.encode(), offset, SUBJECTS_MAX)
+    page = SubjectPage(census, pattern, offset, SUBJECTS_MAX)
     yield from page.slices()
-    answer["state"]["subjects"] = page.counts
+    texts = []
+    for missing in parts:
+        if missing:
+            texts.append(encode(missing)[1:-1])
+        yield None
+    state = answer["state"]
+    state["subjects"], state["deleted"] = page.counts, Fragment(b"[%b]" % b",".join(texts))
     if not page.counts:
-        del answer["state"]["subjects"]
+        del state["subjects"]
+    if not texts:
+        del state["deleted"]
     told = {"total": page.total, "offset": offset, "limit": SUBJECTS_MAX} if page.total else _PAGE
     yield {**told, **answer}
 

@@ -128,28 +128,6 @@ class BlockReading:
                     return block.sequence(content, entry)
         return self._list.last_seq + 1
 
-    def deleted(self) -> list[int]:
-        """Return every missing sequence between first_seq and last_seq."""
-        missing: list[int] = []
-        expected = self._list.oldest()[0] if self._list.is_used else 1
-        out_positions, sequences, out_sizes = array("Q"), array("Q"), array("Q")
-        for block in self._list.blocks:
-            if block.live == block.count and block.last_seq - block.first_seq + 1 == block.count:
-                missing.extend(range(expected, block.first_seq))
-                expected = max(expected, block.last_seq + 1)
-                continue
-            content = self._contents.of(block)
-            out = (out_positions, sequences, out_sizes)
-            entry = block.head
-            while entry < block.count:
-                entry = self._select(block, content, None, entry, block.count, _ANY, out)
-                for sequence in sequences:
-                    missing.extend(range(expected, sequence))
-                    expected = sequence + 1
-                del out_positions[:], sequences[:], out_sizes[:]
-        missing.extend(range(expected, self._list.last_seq + 1))
-        return missing
-
     # -- counting --------------------------------------------------------------------------
 
     def count(self, wanted: SubjectFilter | None, start: int, stop: int | None = None) -> int:
