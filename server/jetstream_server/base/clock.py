@@ -14,6 +14,8 @@ SECOND = 1_000_000_000
 MINUTE = 60 * SECOND
 HOUR = 60 * MINUTE
 
+NEVER = 2**63 - 1  # a deadline that does not come
+
 # The units of durations in configurations and requests, as Go spells them; micro has two letters.
 UNITS_NS = {
     "ns": 1,

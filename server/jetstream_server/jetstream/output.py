@@ -147,8 +147,15 @@ class Output:
         `head` is the JSON up to the number, as in `{"stream":"ORDERS","seq":`. Messages without
         a reply get nothing.
         """
+        cut, _, target = self.reply_stretch(run, start, stop)
+        if cut == stop and target is not None and _takes_frames(target):  # as nearly always
+            data, content_bytes = acks.encode_pub_acks(
+                run.chunk, run.fields, start, stop, target.sid, head, first_seq
+            )
+            self.frames(target, data, stop - start, content_bytes=content_bytes, waits=waits)
+            return
 
-        def framed(first: int, cut: int, sid: bytes) -> bytes:
+        def framed(first: int, cut: int, sid: bytes) -> tuple[bytes, int]:
             sequence = first_seq + first - start
             return acks.encode_pub_acks(run.chunk, run.fields, first, cut, sid, head, sequence)
 
@@ -162,7 +169,7 @@ class Output:
         run: PubRun,
         start: int,
         stop: int,
-        framed: Callable[[int, int, bytes], bytes],
+        framed: Callable[[int, int, bytes], tuple[bytes, int]],
         body: Callable[[int], bytes],
         *,
         waits: bool = True,
@@ -170,7 +177,8 @@ class Output:
         """Answer messages of a run, each stretch that goes to one client as one buffer.
 
         Args:
-            framed: gives the MSG frames for messages from one up to another, for a sid.
+            framed: gives the MSG frames for messages from one up to another, for a sid, and how
+                many bytes their payloads have.
             body: gives the answer to one message, for where several listen, or others than clients.
             waits: whether the answers leave after the flush.
         """
@@ -178,8 +186,9 @@ class Output:
         index = start
         while index < stop:
             cut, reply, target = self.reply_stretch(run, index, stop)
-            if target is not None and target.outlet is not None and not target.max_messages:
-                self.frames(target, framed(index, cut, target.sid), cut - index, waits=waits)
+            if target is not None and _takes_frames(target):
+                data, content_bytes = framed(index, cut, target.sid)
+                self.frames(target, data, cut - index, content_bytes=content_bytes, waits=waits)
             elif reply:
                 for at in range(index, cut):
                     publish(run.reply(at), body(at))
@@ -198,3 +207,8 @@ class Output:
             return cut, reply, None
         match = self.sublist.match_one if exact else self.sublist.match_prefix
         return cut, reply, match(reply)
+
+
+def _takes_frames(target: Subscription) -> bool:
+    """Tell whether answers can go to a subscription as frames, however many they are."""
+    return target.outlet is not None and not target.max_messages

@@ -18,7 +18,7 @@ from random import Random
 from typing import Any, Protocol
 
 from jetstream_server import API_LEVEL, NATS_VERSION
-from jetstream_server.base.clock import earlier
+from jetstream_server.base.clock import NEVER
 from jetstream_server.base.limits import SUBJECT_BYTES_OF_OP
 from jetstream_server.base.nuid import Nuid
 from jetstream_server.config.options import ServerOptions
@@ -298,8 +298,9 @@ class Node:
         self._run_sessions(now)
         if self.late.waiting:
             self._send_late(now)
-        for session in self._timers.pop_due(now):
-            self._tick(session, now)
+        if self._timers.next_at <= now:
+            for session in self._timers.pop_due(now):
+                self._tick(session, now)
         if self.lame_duck is not None:
             self.tell(self.lame_duck.run, now)
         if self.chronicle is not None and self.chronicle.next_deadline() <= now:
@@ -354,8 +355,9 @@ class Node:
 
     def _run_accounts(self, now: int) -> None:
         """Give accounts their turn: those in which something is due or has happened."""
-        for account in self._account_timers.pop_due(now):
-            account.stir()
+        if self._account_timers.next_at <= now:
+            for account in self._account_timers.pop_due(now):
+                account.stir()
         rounds = 0
         # One account may set off something in another that had its turn before.
         while self._stirred and rounds < _ROUNDS_MAX:
@@ -387,12 +389,14 @@ class Node:
             return 0
         if self.workload.waiting and self.workload.is_due:
             return 0
-        deadline = earlier(self._timers.next_deadline(), self._account_timers.next_deadline())
+        deadline, other = self._timers.next_at, self._account_timers.next_at
+        if other < deadline:
+            deadline = other
         if self.lame_duck is not None and not self.lame_duck.is_over:
-            deadline = earlier(deadline, self.lame_duck.next_deadline())
-        if self.chronicle is not None:
-            deadline = earlier(deadline, self.chronicle.next_deadline())
-        return deadline
+            deadline = min(deadline, self.lame_duck.next_deadline())
+        if self.chronicle is not None and (other := self.chronicle.next_deadline()) < deadline:
+            deadline = other
+        return None if deadline == NEVER else deadline
 
     def rest(self) -> bool:
         """Release memory that streams at rest hold; tell whether there is something to flush.

@@ -16,10 +16,10 @@ from jetstream_server.core.answers import Answers
 from jetstream_server.core.subject import is_valid_literal
 from jetstream_server.core.subscription import Sender
 from jetstream_server.kernels import frames, subjects
-from jetstream_server.node import reserved
 from jetstream_server.node.accounts.account import Account
 from jetstream_server.node.auth.connect_options import Wishes
 from jetstream_server.node.message_trace import MessageTrace
+from jetstream_server.node.reserved import REPLIES, SUBJECTS, is_reserved
 from jetstream_server.node.rights import Rights
 from jetstream_server.node.server_info import Introduced
 from jetstream_server.node.stats import Traffic
@@ -122,13 +122,22 @@ class Publishing:
 
     def publish(self, run: PubRun, now: int) -> PubRun | None:
         """Publish messages; return those that are left for a later turn, None for none."""
-        count, traffic = run.count, self._traffic
+        chunk, fields, traffic = run.chunk, run.fields, self._traffic
+        count = len(fields) // STRIDE
         self.looked_at = 0
         traffic.in_msgs += count
-        traffic.in_bytes += frames.published_bytes(run.fields)
-        traced = frames.first_traced(run.chunk, run.fields, 0, count)
-        start = self._publish_stretch(run, 0, traced, now)
-        if traced < count and start == traced:
+        traffic.in_bytes += frames.published_bytes(fields)
+        traced = frames.first_traced(chunk, fields, 0, count)
+        start = 0
+        if traced == count and self._is_plain:  # as nearly always: go as far as nothing is refused
+            index = subjects.first_reserved(chunk, fields, 0, count, SUBJECTS, REPLIES)
+            start = self._account.router.route(run, self._publisher, now, 0, index, self._answers)
+            if start == count:
+                return None
+            if start < index:
+                return self._left_from(run, start)
+        start = self._publish_stretch(run, start, traced, now)
+        if start == traced < count:
             start = self._publish_from_traced(run, traced, now)
         return self._left_from(run, start) if start < count else None
 
@@ -167,9 +176,7 @@ class Publishing:
             return reached
         route, answers, publisher = self._account.router.route, self._answers, self._publisher
         while start < count:
-            index = subjects.first_reserved(
-                run.chunk, run.fields, start, count, reserved.SUBJECTS, reserved.REPLIES
-            )
+            index = subjects.first_reserved(run.chunk, run.fields, start, count, SUBJECTS, REPLIES)
             start = route(run, publisher, now, start, index, answers)
             if index == count or start < index:
                 break
@@ -277,7 +284,7 @@ class Publishing:
         subject, reply = run.subject(index), run.reply(index)
         if not self._rights.use_to_publish(subject, now):
             return faults.publish_denied(subject)
-        if reply and reserved.is_reserved(reply, reserved.REPLIES):
+        if reply and is_reserved(reply, REPLIES):
             return faults.reply_denied(reply)
         if self._is_pedantic and not is_valid_literal(subject):
             self._publisher.refuse(faults.INVALID_PUBLISH_SUBJECT)

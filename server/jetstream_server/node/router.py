@@ -38,15 +38,17 @@ class Targets:
     """Everybody whom a subject reaches.
 
     Attributes:
+        only: who gets all of it, if that is a single subscription without a queue.
         plain: subscriptions without a queue.
         queues: the members of each queue group.
         width: how many get each message.
         cost: how much that is, measured in deliveries; members that get none are passed over.
     """
 
-    __slots__ = ("cost", "plain", "queues", "width")
+    __slots__ = ("cost", "only", "plain", "queues", "width")
 
     def __init__(self, match: Match) -> None:
+        self.only = match.only
         self.plain = tuple(match.plain)
         self.queues = tuple(tuple(group) for group in match.queues)
         self.width = len(self.plain) + len(self.queues)
@@ -112,17 +114,18 @@ class Router:
         """
         if stop is None:
             stop = run.count
-        index, deliveries = start, self._deliveries
+        index, deliveries, sublist = start, self._deliveries, self._sublist
+        routes, families = self._routes, self._families
         while index < stop:
             # A delivery may change interest (an API request creates a stream), so look each time.
-            if self._generation != self._sublist.generation:
+            if self._generation != sublist.generation:
                 self._forget()
-            routes, families = self._routes, self._families
             cut, targets = subjects.segment(run.chunk, run.fields, index, stop, routes, families)
             if targets is None:
                 if deliveries.subjects_left <= 0 and answers is not None:
                     break
-                cut, targets = index, self._targets(run.subject(index))
+                targets = self._targets(run.subject(index))
+                cut, _ = subjects.segment(run.chunk, run.fields, index, stop, routes, families)
             # A subject not met before ends the stretch only if others listen to it.
             while (
                 cut < stop
@@ -130,7 +133,12 @@ class Router:
                 and self._targets(run.subject(cut)) is targets
             ):
                 cut, _ = subjects.segment(run.chunk, run.fields, cut, stop, routes, families)
-            if targets.cost <= COST_AT_ONCE_MAX:
+            if (only := targets.only) is not None:
+                if not self._deliver_to_one(only, run, index, cut, sender, now) and (
+                    sender is not None
+                ):
+                    sender.unanswered(run, index, cut)
+            elif targets.cost <= COST_AT_ONCE_MAX:
                 self._deliver(targets, 0, targets.width, run, index, cut, sender, now)
             elif answers is None:
                 deliveries.left -= cost_of(cut - index, targets.cost)
@@ -253,8 +261,8 @@ class Router:
         sender: Sender | None,
         now: int,
     ) -> bool:
-        """Deliver messages to a member of a group; return False if it is closed, or they are its
-        own and it does not want them back."""
+        """Deliver messages to one subscription; return False if it is closed, or they are its
+        client's own and that does not want them back."""
         if subscription.closed or (
             sender is not None and not sender.echo and _is_own(subscription, sender)
         ):

@@ -244,15 +244,15 @@ class Session:
         self._now = self.last_activity = now
         if self._lifecycle.state is State.GREETED:
             self._lifecycle.happened(Event.SPOKE)
-        if self.answers.postponed:
+        answers = self.answers
+        if answers.postponed:
             if not self.closing:
-                self.answers.resume(now)
-            if self.answers.postponed:
+                answers.resume(now)
+            if answers.postponed:
                 return 0
-        if self.closing:
-            self._ops.clear()
-            return 0
         if not self._lifecycle.allowed.hears:
+            if self.closing:
+                self._ops.clear()
             return 0
         ops, self._ops = self._ops, []
         if self.parser.has_more:
@@ -260,8 +260,9 @@ class Session:
             if self.parser.has_more:
                 self._node.note_input(self)
         trace = self._node.protocol_trace
-        self._ops_more = 0
-        for number, op in enumerate(ops, 1):
+        self._ops_more = number = 0
+        for op in ops:
+            number += 1
             if self.closing:
                 return number
             if number + self._ops_more > ops_max:
@@ -281,16 +282,16 @@ class Session:
             if left is not None:
                 self._traced = left
                 self._ops = [left, *ops[number:]]
-                if not self.answers.postponed:
+                if not answers.postponed:
                     self._node.note_input(self)
                 return number + self._ops_more
-            if self.answers.postponed:
+            if answers.postponed:
                 self._ops = ops[number:]
                 return number
             if type(op) is Connect and self.sign_in.is_waiting:
                 self._ops = ops[number - 1 :]  # CONNECT is acted on again, once the answer is known
                 return number
-        return len(ops) + self._ops_more
+        return number + self._ops_more
 
     def tick(self, now: int) -> None:
         """Look after pings and the time allowed for CONNECT."""
@@ -364,10 +365,10 @@ class Session:
 
     def receive(self, stretch: Stretch) -> None:
         """Deliver published messages to the client (the Receiver of its subscriptions)."""
-        run, start, stop, now = stretch.run, stretch.start, stretch.stop, stretch.now
         subscription = stretch.subscription
         if self.closing or subscription.closed:
             return
+        run, start, stop, now = stretch.run, stretch.start, stretch.stop, stretch.now
         if subscription.max_messages:
             stop = min(stop, start + subscription.max_messages - subscription.delivered)
         permissions = self._rights.permissions
@@ -535,10 +536,12 @@ class Session:
     # -- what it says ------------------------------------------------------------------------
 
     def _publish(self, run: PubRun) -> PubRun | None:
-        if self._node.late.waiting and self._node.late.holds_up(self.account):
+        late, publishing = self._node.late, self._publishing
+        if late.waiting and late.holds_up(self.account):
             return run
-        left = self._publishing.publish(run, self._now)
-        self._ops_more += self._publishing.looked_at // _MESSAGES_OF_OP
+        left = publishing.publish(run, self._now)
+        if publishing.looked_at:
+            self._ops_more += publishing.looked_at // _MESSAGES_OF_OP
         return left
 
     def _subscribe(self, op: Sub) -> None:

@@ -3,7 +3,8 @@
 A binary heap with lazy deletion: a moved or cancelled deadline stays in the heap until it surfaces
 or until the stale entries outnumber the live ones, when the heap is rebuilt. It holds no clock.
 
-Invariant: a heap entry is live exactly when it is the one that `_entries` holds for its key.
+Invariants: a heap entry is live exactly when it is the one that `_entries` holds for its key; the
+first one of the heap is.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ import heapq
 import sys
 from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
+
+from jetstream_server.base.clock import NEVER
 
 K = TypeVar("K", bound=Hashable)
 
@@ -23,9 +26,13 @@ class DeadlineHeap(Generic[K]):
 
     Args:
         sooner: called whenever a deadline is set that is earlier than all others.
+
+    Attributes:
+        next_at: the earliest deadline, `NEVER` when there is none.
     """
 
     def __init__(self, sooner: Callable[[], None] | None = None) -> None:
+        self.next_at = NEVER
         self._sooner = sooner
         # Deadline, order of scheduling, key: the order keeps keys from being compared.
         self._entries: dict[K, tuple[int, int, K]] = {}
@@ -47,15 +54,21 @@ class DeadlineHeap(Generic[K]):
         entry = (deadline_ns, self._counter, key)
         self._entries[key] = entry
         heapq.heappush(self._heap, entry)
-        if self._sooner is not None and self._heap[0] is entry:
-            self._sooner()
+        if deadline_ns < self.next_at:
+            self.next_at = deadline_ns
+            if self._sooner is not None:
+                self._sooner()
+        elif held is not None and held[0] == self.next_at:
+            self._advance()
         if len(self._heap) > 2 * len(self._entries) + _REBUILD_ENTRIES_MIN:
             self._heap = list(self._entries.values())
             heapq.heapify(self._heap)
 
     def cancel(self, key: K) -> None:
         """Forget a key; nothing happens when it is unknown."""
-        self._entries.pop(key, None)
+        held = self._entries.pop(key, None)
+        if held is not None and held[0] == self.next_at:
+            self._advance()
 
     def deadline(self, key: K) -> int | None:
         """Return the deadline of a key, None when it has none."""
@@ -64,17 +77,13 @@ class DeadlineHeap(Generic[K]):
 
     def next_deadline(self) -> int | None:
         """Return the earliest deadline, None when there is none."""
-        heap, entries = self._heap, self._entries
-        while heap:
-            first = heap[0]
-            if entries.get(first[2]) is first:  # `_is_live`, without the call
-                return first[0]
-            heapq.heappop(heap)
-        return None
+        return None if self.next_at == NEVER else self.next_at
 
     def pop_due(self, now: int, count_max: int = sys.maxsize) -> list[K]:
         """Take out and return the keys whose deadline is at or before `now`, earliest first, and no
         more than so many."""
+        if now < self.next_at:
+            return []
         due: list[K] = []
         heap = self._heap
         while heap and heap[0][0] <= now and len(due) < count_max:
@@ -82,7 +91,15 @@ class DeadlineHeap(Generic[K]):
             if self._is_live(entry):
                 del self._entries[entry[2]]
                 due.append(entry[2])
+        self._advance()
         return due
+
+    def _advance(self) -> None:
+        """Go on to the next deadline, as the earliest is gone."""
+        heap = self._heap
+        while heap and not self._is_live(heap[0]):
+            heapq.heappop(heap)
+        self.next_at = heap[0][0] if heap else NEVER
 
     def _is_live(self, entry: tuple[int, int, K]) -> bool:
         return self._entries.get(entry[2]) is entry

@@ -71,12 +71,13 @@ def test_pub_acks(acks: Any, replies: list[bytes], first_seq: int) -> None:
     head = b'{"stream":"ORDERS","seq":'
     run = replies_run(b"before", *replies)
     encoded = acks.encode_pub_acks(run.chunk, run.fields, 1, run.count, b"17", head, first_seq)
-    expected = b""
+    expected, content_bytes = b"", 0
     for sequence, reply in enumerate(replies, first_seq):
         body = b"%b%d}" % (head, sequence)
         expected += b"MSG %b 17 %d\r\n%b\r\n" % (reply, len(body), body)
-    assert encoded == expected
-    assert acks.encode_pub_acks(run.chunk, run.fields, 1, 1, b"1", head, 1) == b""
+        content_bytes += len(body)
+    assert encoded == (expected, content_bytes)
+    assert acks.encode_pub_acks(run.chunk, run.fields, 1, 1, b"1", head, 1) == (b"", 0)
 
 
 SUBJECT = b"$JS.ACK.S.C.1.42.9.1700000000000000000.3"

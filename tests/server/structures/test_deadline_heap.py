@@ -2,6 +2,7 @@
 
 from hypothesis import given
 from hypothesis import strategies as st
+from jetstream_server.base.clock import NEVER
 from jetstream_server.structures.deadline_heap import DeadlineHeap
 
 
@@ -28,12 +29,15 @@ def test_a_deadline_before_all_others_is_told() -> None:
     heap.schedule("b", 20)
     heap.schedule("a", 50)
     assert len(told) == 2
-    heap.cancel("b")  # still in the heap, so that nobody expects anything after 20
+    heap.cancel("b")
     heap.schedule("c", 25)
-    assert len(told) == 2
-    assert heap.next_deadline() == 25
-    heap.schedule("d", 24)
     assert len(told) == 3
+    assert heap.next_deadline() == heap.next_at == 25
+    heap.schedule("c", 26)  # later than it was, though still the first
+    assert len(told) == 3
+    assert heap.next_at == 26
+    heap.schedule("d", 24)
+    assert len(told) == 4
 
 
 def test_scheduling_again_replaces() -> None:
@@ -102,4 +106,5 @@ def test_against_a_dictionary(steps: list[tuple[str, int, int]]) -> None:
             assert set(due) == {k for k, t in twin.items() if t <= time}
             twin = {k: t for k, t in twin.items() if t > time}
         assert heap.next_deadline() == min(twin.values(), default=None)
+        assert heap.next_at == min(twin.values(), default=NEVER)
         assert len(heap) == len(twin)

@@ -524,7 +524,8 @@ class Catalog:
         """Do what has become due, then let each consumer that was woken deliver."""
         context = self.context
         context.notice_interest()
-        self._tick(now)
+        if context.deadlines.next_at <= now:
+            self._tick(now)
         if context.ready:
             self._deliver(now)
 

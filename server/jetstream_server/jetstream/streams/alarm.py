@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+from jetstream_server.base.clock import NEVER
 from jetstream_server.jetstream.context import Scheduled
 from jetstream_server.structures.deadline_heap import DeadlineHeap
-
-NEVER = 2**63 - 1
 
 
 class Alarm:

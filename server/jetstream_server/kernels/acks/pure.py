@@ -65,13 +65,15 @@ def encode_pub_acks(
     sid: bytes,
     head: bytes,
     first_seq: int,
-) -> bytes:
-    """Return one `MSG <reply> <sid> <n>` frame a message with `<head><sequence>}` as its payload.
+) -> tuple[bytes, int]:
+    """Return one `MSG <reply> <sid> <n>` frame a message with `<head><sequence>}` as its payload,
+    and how many bytes the payloads have.
 
     `head` is the PubAck up to its sequence, `{"stream":"ORDERS","seq":`. Sequences rise by one
     from `first_seq`. Every message must have a reply (`reply_run` says so).
     """
     frames: list[bytes] = []
+    content_bytes = 0
     sequence = first_seq
     at = start * STRIDE
     end = stop * STRIDE
@@ -85,9 +87,11 @@ def encode_pub_acks(
             b"MSG %b%b%d}\r\n" % (chunk[a:b], middle, number)
             for number, (a, b) in enumerate(replies, sequence)
         ]
-        sequence += (last - at) // STRIDE
+        count = (last - at) // STRIDE
+        content_bytes += count * (len(head) + digits + 1)
+        sequence += count
         at = last
-    return b"".join(frames)
+    return b"".join(frames), content_bytes
 
 
 def take_plain_acks(

@@ -1,7 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """The compiled twin of `pure.py`: same functions, same answers; the reasons are given there.
 
-Loops that only look at bytes run without the GIL.
+What looks at the messages of one chunk keeps the GIL, as it takes less time than another thread
+needs to wake up for it; only long ones are copied without.
 """
 
 from cpython cimport array
@@ -16,6 +17,7 @@ cdef enum:
     WIDTH = 7  # the STRIDE of `protocol/ops.py`
     TOKENS_MAX = 4
     SIZE_DIGITS_MAX = 9
+    WITHOUT_GIL_BYTES = 65536
 
 cdef struct Line:
     Py_ssize_t starts[TOKENS_MAX]
@@ -139,22 +141,21 @@ def scan_publishes(
     cdef bint out_of_memory = False
     if stop > 0x7FFFFFFF:
         raise OverflowError("a chunk of 2 GiB or more does not fit the fields of a PubRun")
-    with nogil:
-        while True:
-            if count == room:
-                room = room * 2 if room else 32
-                grown = <int*>realloc(found, room * WIDTH * sizeof(int))
-                if grown == NULL:
-                    out_of_memory = True
-                    break
-                found = grown
-            after = _take(
-                raw, at, stop, control_line_max, payload_max, headers, found + count * WIDTH
-            )
-            if after < 0:
+    while True:
+        if count == room:
+            room = room * 2 if room else 32
+            grown = <int*>realloc(found, room * WIDTH * sizeof(int))
+            if grown == NULL:
+                out_of_memory = True
                 break
-            at = after
-            count += 1
+            found = grown
+        after = _take(
+            raw, at, stop, control_line_max, payload_max, headers, found + count * WIDTH
+        )
+        if after < 0:
+            break
+        at = after
+        count += 1
     try:
         if out_of_memory:
             raise MemoryError
@@ -163,6 +164,42 @@ def scan_publishes(
     finally:
         free(found)
     return at
+
+
+cdef void _encode(
+    char* at,
+    const char* raw,
+    const int* m,
+    Py_ssize_t count,
+    const char* sid,
+    Py_ssize_t sid_bytes,
+    bint headers,
+) noexcept nogil:
+    """Write the frames of messages from `m` on."""
+    cdef Py_ssize_t index
+    cdef bint with_block
+    for index in range(count):
+        with_block = headers and m[4] != m[5]
+        at = put_bytes(at, b"HMSG ", 5) if with_block else put_bytes(at, b"MSG ", 4)
+        at = put_bytes(at, raw + m[0], m[1] - m[0])
+        at = put_bytes(at, b" ", 1)
+        at = put_bytes(at, sid, sid_bytes)
+        at = put_bytes(at, b" ", 1)
+        if m[2] != m[3]:
+            at = put_bytes(at, raw + m[2], m[3] - m[2])
+            at = put_bytes(at, b" ", 1)
+        if with_block:
+            at = put_number(at, m[5] - m[4])
+            at = put_bytes(at, b" ", 1)
+            at = put_number(at, m[6] - m[4])
+            at = put_bytes(at, b"\r\n", 2)
+            at = put_bytes(at, raw + m[4], m[6] - m[4])
+        else:
+            at = put_number(at, m[6] - m[5])
+            at = put_bytes(at, b"\r\n", 2)
+            at = put_bytes(at, raw + m[5], m[6] - m[5])
+        at = put_bytes(at, b"\r\n", 2)
+        m += WIDTH
 
 
 def encode_messages(
@@ -182,44 +219,26 @@ def encode_messages(
     cdef long long total = 0
     cdef bint with_block
     cdef char* at
-    with nogil:
-        for index in range(start, stop):
-            m = columns + index * WIDTH
-            with_block = headers and m[4] != m[5]
-            # verb, subject, sid, reply with a blank after it, sizes, and two line ends
-            room += 4 + (m[1] - m[0]) + 1 + sid_bytes + 1 + 4
-            if m[2] != m[3]:
-                room += m[3] - m[2] + 1
-            contents = m[6] - (m[4] if with_block else m[5])
-            room += digit_count(contents) + contents
-            total += contents
-            if with_block:
-                room += 1 + digit_count(m[5] - m[4]) + 1
+    for index in range(start, stop):
+        m = columns + index * WIDTH
+        with_block = headers and m[4] != m[5]
+        # verb, subject, sid, reply with a blank after it, sizes, and two line ends
+        room += 4 + (m[1] - m[0]) + 1 + sid_bytes + 1 + 4
+        if m[2] != m[3]:
+            room += m[3] - m[2] + 1
+        contents = m[6] - (m[4] if with_block else m[5])
+        room += digit_count(contents) + contents
+        total += contents
+        if with_block:
+            room += 1 + digit_count(m[5] - m[4]) + 1
     cdef bytes frames = PyBytes_FromStringAndSize(NULL, room)
     at = PyBytes_AS_STRING(frames)
-    with nogil:
-        for index in range(start, stop):
-            m = columns + index * WIDTH
-            with_block = headers and m[4] != m[5]
-            at = put_bytes(at, b"HMSG ", 5) if with_block else put_bytes(at, b"MSG ", 4)
-            at = put_bytes(at, raw + m[0], m[1] - m[0])
-            at = put_bytes(at, b" ", 1)
-            at = put_bytes(at, sid_text, sid_bytes)
-            at = put_bytes(at, b" ", 1)
-            if m[2] != m[3]:
-                at = put_bytes(at, raw + m[2], m[3] - m[2])
-                at = put_bytes(at, b" ", 1)
-            if with_block:
-                at = put_number(at, m[5] - m[4])
-                at = put_bytes(at, b" ", 1)
-                at = put_number(at, m[6] - m[4])
-                at = put_bytes(at, b"\r\n", 2)
-                at = put_bytes(at, raw + m[4], m[6] - m[4])
-            else:
-                at = put_number(at, m[6] - m[5])
-                at = put_bytes(at, b"\r\n", 2)
-                at = put_bytes(at, raw + m[5], m[6] - m[5])
-            at = put_bytes(at, b"\r\n", 2)
+    m = columns + start * WIDTH
+    if room < WITHOUT_GIL_BYTES:
+        _encode(at, raw, m, stop - start, sid_text, sid_bytes, headers)
+    else:
+        with nogil:
+            _encode(at, raw, m, stop - start, sid_text, sid_bytes, headers)
     return frames, total
 
 
@@ -231,10 +250,9 @@ def published_bytes(array.array fields):
     cdef const int* message = fields.data.as_ints
     cdef Py_ssize_t index, count = len(fields) // WIDTH
     cdef long long total = 0
-    with nogil:
-        for index in range(count):
-            total += message[6] - message[4]
-            message += WIDTH
+    for index in range(count):
+        total += message[6] - message[4]
+        message += WIDTH
     return total
 
 
@@ -263,12 +281,11 @@ def first_traced(bytes chunk, array.array fields, Py_ssize_t start, Py_ssize_t s
     cdef const char* raw = PyBytes_AS_STRING(chunk)
     cdef const int* message = fields.data.as_ints + start * WIDTH
     cdef Py_ssize_t index = start
-    with nogil:
-        while index < stop:
-            if message[4] != message[5] and _asks_for_trace(raw + message[4], raw + message[5]):
-                break
-            index += 1
-            message += WIDTH
+    while index < stop:
+        if message[4] != message[5] and _asks_for_trace(raw + message[4], raw + message[5]):
+            break
+        index += 1
+        message += WIDTH
     return index
 
 

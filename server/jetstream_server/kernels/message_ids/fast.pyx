@@ -1,7 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """The compiled twin of `pure.py`: same functions, same answers; the reasons are given there.
 
-Loops that only look at bytes run without the GIL.
+What looks at the messages of one chunk keeps the GIL, as it takes less time than another thread
+needs to wake up for it.
 """
 
 from cpython cimport array
@@ -97,15 +98,14 @@ def first_special(
     cdef const int* message = fields.data.as_ints + start * WIDTH
     cdef Py_ssize_t index = start
     cdef Text id
-    with nogil:
-        while index < stop:
-            if message[4] != message[5] and (
-                not _is_plain(raw + message[4], message[5] - message[4], name, name_bytes, &id)
-                or id.length
-            ):
-                break
-            index += 1
-            message += WIDTH
+    while index < stop:
+        if message[4] != message[5] and (
+            not _is_plain(raw + message[4], message[5] - message[4], name, name_bytes, &id)
+            or id.length
+        ):
+            break
+        index += 1
+        message += WIDTH
     return min(index, stop)
 
 
@@ -123,18 +123,17 @@ def id_spans(bytes chunk, array.array fields, Py_ssize_t start, Py_ssize_t stop,
     cdef array.array spans = array.clone(fields, 2 * count, False)
     cdef int* span = spans.data.as_ints
     cdef Text id
-    with nogil:
-        while found < count:
-            if (
-                not _is_plain(raw + message[4], message[5] - message[4], name, name_bytes, &id)
-                or not id.length
-            ):
-                break
-            span[0] = <int>(id.start - raw)
-            span[1] = span[0] + <int>id.length
-            span += 2
-            found += 1
-            message += WIDTH
+    while found < count:
+        if (
+            not _is_plain(raw + message[4], message[5] - message[4], name, name_bytes, &id)
+            or not id.length
+        ):
+            break
+        span[0] = <int>(id.start - raw)
+        span[1] = span[0] + <int>id.length
+        span += 2
+        found += 1
+        message += WIDTH
     array.resize(spans, 2 * found)
     return spans
 

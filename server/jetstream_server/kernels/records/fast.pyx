@@ -31,7 +31,7 @@ cdef enum:
     STRIDE = 7  # of `PubRun.fields`
     # Subjects remembered within one call: looking one up costs a bytes object and a hash.
     RECENT = 64
-    # Less is encoded with the GIL: to take it back can mean to wait for another thread.
+    # Less is encoded and summed with the GIL: to take it back can mean to wait for another thread.
     WITHOUT_GIL_BYTES = 65536
 
 
@@ -314,6 +314,10 @@ def checksum(const uint8_t[::1] data, bint by_table=False):
     cdef Py_ssize_t size = data.shape[0]
     cdef const uint8_t* at = &data[0] if size else NULL
     cdef uint32_t sum
+    if by_table:
+        return crc32c_by_table(at, size)
+    if size < WITHOUT_GIL_BYTES:
+        return crc32c(at, size)
     with nogil:
-        sum = crc32c_by_table(at, size) if by_table else crc32c(at, size)
+        sum = crc32c(at, size)
     return sum

@@ -1,7 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """The compiled twin of `pure.py`: same functions, same answers; the reasons are given there.
 
-Loops that only look at bytes run without the GIL.
+What looks at the messages of one chunk keeps the GIL, as it takes less time than another thread
+needs to wake up for it.
 """
 
 from cpython cimport array
@@ -210,23 +211,22 @@ def first_reserved(
         _note_beginning(
             &subject_begins if at < subject_count else &reply_begins, &prefixes[at]
         )
-    with nogil:
-        while index < stop:
-            if _may_begin(raw + message[0], &subject_begins) and _begins(
-                raw + message[0], message[1] - message[0], prefixes, subject_count
-            ):
-                break
-            if (
-                message[2] != message[3]
-                and _may_begin(raw + message[2], &reply_begins)
-                and _begins(
-                    raw + message[2],
-                    message[3] - message[2],
-                    prefixes + subject_count,
-                    reply_count,
-                )
-            ):
-                break
-            index += 1
-            message += WIDTH
+    while index < stop:
+        if _may_begin(raw + message[0], &subject_begins) and _begins(
+            raw + message[0], message[1] - message[0], prefixes, subject_count
+        ):
+            break
+        if (
+            message[2] != message[3]
+            and _may_begin(raw + message[2], &reply_begins)
+            and _begins(
+                raw + message[2],
+                message[3] - message[2],
+                prefixes + subject_count,
+                reply_count,
+            )
+        ):
+            break
+        index += 1
+        message += WIDTH
     return index

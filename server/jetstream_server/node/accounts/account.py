@@ -103,6 +103,10 @@ class Account:
             self.replies.run(now)
         except Exception as error:
             self.containment.contain(error, now)
+        if self.timers.next_at <= now:
+            self._run_timers(now)
+
+    def _run_timers(self, now: int) -> None:
         for due in self.timers.pop_due(now):
             try:
                 due.tick(now)

@@ -37,7 +37,7 @@ from collections.abc import Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 
-from jetstream_server.base.clock import MILLISECOND, SECOND, earliest
+from jetstream_server.base.clock import MILLISECOND, NEVER, SECOND, earliest
 from jetstream_server.base.errors import StoreError
 from jetstream_server.kernels.record_format import Buffer
 from jetstream_server.store.disk.disk import Disk
@@ -125,6 +125,9 @@ class GroupCommit:
         self._noted_by_then = 0  # how many contents the journal had noted when that was set
         # When the reserve is filled: with the first flush, and then while the disk is full.
         self._fill_at: int | None = None if reserve is None else 0
+        # Until then nothing is to be looked after but the queue, as has been found out; 0 where
+        # that is not known, because something has come or a flush has carried more than a write.
+        self._queue_only_until = 0
         self._queued_bytes = 0  # of writes in the queue
         self._flying_bytes = 0  # of those in the flush under way
 
@@ -166,6 +169,7 @@ class GroupCommit:
         self._lazy.pop(path, None)
         if lazily:
             self._lazy[path] = operation
+            self._queue_only_until = 0
             return
         paths = self._known()
         queued = paths.at(path)
@@ -246,6 +250,7 @@ class GroupCommit:
         removal = Remove(owner, path, waits, voids, follows)
         if lazily:
             self._rubbish[path] = (self._removals, removal)
+            self._queue_only_until = 0
             return
         self._lazy.pop(path, None)
         self._appends.pop(path, None)
@@ -280,6 +285,7 @@ class GroupCommit:
     def clear(self, owner: Owner, path: Path) -> None:
         """Have the files of a folder that was set aside removed, a few at a time."""
         self._aside[path] = owner
+        self._queue_only_until = 0
 
     def _forget_removed(self) -> None:
         """Drop operations under a folder whose removal is queued behind them.
@@ -351,6 +357,8 @@ class GroupCommit:
 
     def next_deadline(self) -> int | None:
         """Return when `take` will have something even if nothing more is queued."""
+        if until := self._queue_only_until:
+            return None if until == NEVER else until
         fill_at = self._fill_at if self.full is not None else None
         return earliest(
             self._retry_at, self._lazy_at, self._rubbish_at, self._place_at, self._sync_at, fill_at
@@ -429,8 +437,13 @@ class GroupCommit:
         assert self._in_flight is None, "one flush at a time: complete the last one first"
         if self._roots:
             self._forget_removed()
-        if now is not None and self._has_only_queue_at(now):  # the end of nearly every turn
-            return self._fly(self._queue, syncs=not self.lazily_ns) if self._queue else None
+        if now is not None:
+            is_known = now < self._queue_only_until
+            if is_known or self._has_only_queue_at(now):  # at the end of nearly every turn
+                if not is_known:
+                    self._remember_only_queue()
+                return self._fly(self._queue, syncs=not self.lazily_ns) if self._queue else None
+        self._queue_only_until = 0
         fills = self._fills(now)
         is_noted = self._journal is not None and self._journal.is_dirty
         self._arm(now)
@@ -509,6 +522,14 @@ class GroupCommit:
             return self._place_at is None
         is_armed = self._place_at is not None and now < self._place_at
         return is_armed and journal.noted == self._noted_by_then and not journal.is_worn
+
+    def _remember_only_queue(self) -> None:
+        """Remember until when there will be nothing but the queue, as far as that does not depend
+        on what comes to it."""
+        until = NEVER if self._place_at is None else self._place_at
+        if self.lazily_ns:
+            until = min(until, self._sync_at or 0)
+        self._queue_only_until = until if self._fill_at is None else 0
 
     def write_through(self, now: int) -> bool:
         """Hand a single small write to the page cache here and now, if that is all there is to do.
@@ -606,6 +627,8 @@ class GroupCommit:
         self._paths = None
         self._flying_bytes = 0
         self._unsynced = flush.unsynced
+        if not flush.is_single_write:
+            self._queue_only_until = 0
         if flush.aside:
             self._aside |= flush.aside
         self._note_shortage(flush)
@@ -613,6 +636,7 @@ class GroupCommit:
             for owner in flush.touched:
                 owner.flushed()
             return
+        self._queue_only_until = 0
         self._queue[:0] = flush.stalled
         self._stalled = len(flush.stalled)
         if flush.stalled:

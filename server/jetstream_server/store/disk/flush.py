@@ -200,6 +200,11 @@ class Flush:
         self._unsettled: set[Path] = set()  # whose names are to be tried again
 
     @property
+    def is_single_write(self) -> bool:
+        """Return whether it carries nothing but one write, as when one stream is published to."""
+        return len(self.operations) == 1 and type(self.operations[0]) is Write
+
+    @property
     def is_quick(self) -> bool:
         """Return whether it is a few quick writes."""
         if self.syncs or self.fills or self.places_max or len(self.operations) > _QUICK_WRITES_MAX:

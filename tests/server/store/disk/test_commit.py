@@ -87,6 +87,56 @@ def test_lazy_replacement_waits_but_not_for_ever(disk, owner):
     assert commit.next_deadline() is None
 
 
+def carry_out(commit, now):
+    flush = commit.take(now)
+    assert flush is not None and flush.run() == []
+    commit.complete(flush)
+
+
+@pytest.mark.parametrize("lazily_ns", [0, SECOND])
+@pytest.mark.parametrize("what", ["lazy", "rubbish", "aside", "noted", "placed"])
+def test_what_comes_after_turns_of_only_writes_is_looked_after(disk, owner, what, lazily_ns):
+    disk.make_folder(Path("/s/f"))
+    journal = Journal(Path("/s"), disk)
+    commit = GroupCommit(disk, lazily_ns=lazily_ns, journal=journal)
+    file, buffer, now = BlockFile(Path("/s/f/1.blk")), bytearray(b"abcdef"), 1
+    if what == "placed":  # the journal is dirty from the beginning
+        commit.replace(owner, Path("/s/f/config"), [b"1"], in_journal=True)
+    for at in range(4):
+        commit.write(owner, file, buffer, at, at + 1)
+        carry_out(commit, now + 1)
+        now += 2
+        assert commit.take(now) is None
+    assert (commit.next_deadline() is None) is (what != "placed" and not lazily_ns)
+    match what:
+        case "lazy":
+            commit.replace(owner, Path("/s/f/state"), [b"state"], lazily=True)
+        case "rubbish":
+            commit.remove(owner, Path("/s/f/1.blk"), lazily=True)
+        case "aside":
+            disk.make_folder(Path("/s/.removed-1"))
+            commit.clear(owner, Path("/s/.removed-1"))
+        case "noted":
+            commit.replace(owner, Path("/s/f/config"), [b"2"], in_journal=True)
+            carry_out(commit, now + 1)
+    now += 2
+    assert commit.take(now) is None
+    while (due := commit.next_deadline()) is not None:
+        assert due > now, "what is due was not done"
+        if (flush := commit.take(now := due)) is not None:
+            assert flush.run() == []
+            commit.complete(flush)
+    match what:
+        case "lazy":
+            assert disk.read(Path("/s/f/state")) == b"state"
+        case "rubbish":
+            assert disk.names(Path("/s/f")) == []
+        case "aside":
+            assert ".removed-1" not in disk.names(Path("/s"))
+        case _:
+            assert "config" in disk.names(Path("/s/f")) and not journal.is_dirty
+
+
 def test_lazy_replacement_goes_with_the_next_flush(disk, owner):
     commit = GroupCommit(disk)
     commit.replace(owner, A, [b"state"], lazily=True)

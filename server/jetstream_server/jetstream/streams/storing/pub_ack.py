@@ -73,10 +73,9 @@ class PubAck:
         def body(at: int) -> bytes:
             return self.duplicate(sequences[at - start])
 
-        def framed(first: int, cut: int, sid: bytes) -> bytes:
+        def framed(first: int, cut: int, sid: bytes) -> tuple[bytes, int]:
             bodies = [(run.reply(at), body(at)) for at in range(first, cut)]
-            return b"".join(
-                [b"MSG %b %b %d\r\n%b\r\n" % (to, sid, len(text), text) for to, text in bodies]
-            )
+            frames = [b"MSG %b %b %d\r\n%b\r\n" % (to, sid, len(text), text) for to, text in bodies]
+            return b"".join(frames), sum(len(text) for _, text in bodies)
 
         answers.answer(run, start, start + len(sequences), framed, body)

@@ -47,7 +47,7 @@ class PublishAnswers:
         run: PubRun,
         start: int,
         stop: int,
-        framed: Callable[[int, int, bytes], bytes],
+        framed: Callable[[int, int, bytes], tuple[bytes, int]],
         body: Callable[[int], bytes],
     ) -> None:
         """Answer messages of a run, as `Output.answer` does."""
