@@ -18,7 +18,7 @@ def listening(catalog: Catalog, stream: Stream) -> InSteps[None]:
     """Have a stream listen to all its subjects, before anybody is told that it does.
 
     Raises:
-        ApiError: it is gone meanwhile.
+        ApiError: it is gone meanwhile, or the disk would not have it.
     """
     while not stream.subscribe_more():
         yield
@@ -26,6 +26,5 @@ def listening(catalog: Catalog, stream: Stream) -> InSteps[None]:
         yield
         while not catalog.note_captured():
             yield
-    if catalog.streams.get(stream.name) is not stream:
-        catalog.stream(stream.name)
+    if catalog.stream(stream.name) is not stream:
         raise errors.STREAM_NOT_FOUND()

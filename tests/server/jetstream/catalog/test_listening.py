@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 from jetstream_server.base.clock import SECOND
@@ -15,7 +17,8 @@ from jetstream_server.jetstream.catalog.listening import listening
 from jetstream_server.jetstream.configs.stream_config import StreamConfig
 from jetstream_server.jetstream.context import Context
 from jetstream_server.jetstream.output import Output
-from jetstream_server.store.vault import MemoryVault
+from jetstream_server.store.disk.commit import GroupCommit
+from jetstream_server.store.vault import FileVault, MemoryVault
 
 NOW = 1_700_000_000 * SECOND
 COUNT = 5000
@@ -53,4 +56,20 @@ def test_one_that_is_gone_meanwhile_is_not_found(catalog: Catalog, again: bool) 
     if again:
         made(catalog, "other", at_once=True)
     with pytest.raises(ApiError, match="stream not found"):
+        without_pauses(steps)
+
+
+def test_one_whose_disk_failed_meanwhile_is_not_said_to_be_there(
+    sim_disk_module: Any,
+) -> None:
+    disk, sublist = sim_disk_module.SimDisk(Random(1)), Sublist()
+    commit = GroupCommit(disk)
+    context = Context("$G", "srv", "", sublist, Output(sublist), Nuid(Random(1)))
+    catalog = Catalog(context, FileVault(Path("/data"), "$G", commit, disk))
+    stream = made(catalog, *(f"s.{n}" for n in range(COUNT)))
+    steps = listening(catalog, stream)  # type: ignore[arg-type]
+    next(steps)
+    disk.fail_in = 0
+    assert commit.drain()
+    with pytest.raises(ApiError, match=r"stream is offline: .*Input/output error"):
         without_pauses(steps)
