@@ -30,6 +30,7 @@ ROUTES_MAX = 65536
 # What a message costs, in deliveries, above which it is looked whether there is time for it.
 COST_AT_ONCE_MAX = 64
 MEMBERS_OF_DELIVERY = 16  # passed over in the time of one
+DELIVERIES_OF_ONE_NOTED = 6  # made in the time of one that is traced
 # Members of a group, above which those that are the publisher's are left out first.
 _GROUP_MAX = 64
 
@@ -282,11 +283,13 @@ class Router:
         """
         if self._generation != self._sublist.generation:
             self._forget()
-        targets = self._targets(subject)
+        targets, deliveries = self._targets(subject), self._deliveries
         for subscription in targets.plain:
+            deliveries.left -= DELIVERIES_OF_ONE_NOTED
             if not subscription.closed:
                 yield subscription, not sender.echo and _is_own(subscription, sender)
         for group in targets.queues:
+            deliveries.left -= DELIVERIES_OF_ONE_NOTED + len(group) // MEMBERS_OF_DELIVERY
             members = list(in_turn(group, self._random))
             others = [each for each in members if sender.echo or not _is_own(each, sender)]
             if others:

@@ -289,6 +289,20 @@ def test_subjects_that_are_new_take_time_as_well(sublist):
     assert heard.messages == list(range(300))
 
 
+@pytest.mark.parametrize("is_server", [False, True])
+def test_nobody_gets_a_stretch_without_messages_when_the_time_is_up(sublist, is_server):
+    turns, publisher = Turns(sublist, 100, 1), Publisher()
+    heard = listen(sublist, b"*.x.*")
+    run = run_of(*(b"%d.x.%d" % (n, n) for n in range(5)), *(b"%d.y" % n for n in range(5)))
+    if is_server:
+        assert turns.router.route(run, None, 0) == 10
+    else:
+        assert turns.publish(run, publisher) == 10
+        assert publisher.unheard == list(range(5, 10))
+    assert heard.messages == list(range(5))
+    assert all(start < stop for start, stop in heard.stretches)
+
+
 def test_a_long_subject_takes_the_time_of_many(sublist):
     turns = Turns(sublist, 100)
     heard = listen(sublist, b"*.*")
