@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from jetstream_server.jetstream.context import Scheduled
 from jetstream_server.base.clock import NEVER
+from jetstream_server.jetstream.context import Scheduled
 from jetstream_server.jetstream.streams.alarm import Alarm
 from jetstream_server.structures.deadline_heap import DeadlineHeap
 
