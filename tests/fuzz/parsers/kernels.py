@@ -34,6 +34,7 @@ from jetstream_server.kernels.direct_gets import pure as direct_gets_pure
 from jetstream_server.kernels.filters import pure as filters_pure
 from jetstream_server.kernels.frames import pure as frames_pure
 from jetstream_server.kernels.message_ids import pure as message_ids_pure
+from jetstream_server.kernels.record_format import SEQUENCE_MAX
 from jetstream_server.kernels.records import pure as records_pure
 from jetstream_server.kernels.seen_ids import pure as seen_ids_pure
 from jetstream_server.kernels.single_gets import pure as single_gets_pure
@@ -283,7 +284,7 @@ def _stored(
     stop = kernel.scan_records(block, 0, len(block), positions, subject_ids, sequences, known)
     count = len(positions)
     said: list[object] = [stop, positions, subject_ids, sequences, known]
-    if not count:
+    if not count or sequences[-1] > SEQUENCE_MAX:  # a block is cut there
         return said
     option = data[0]
     first_seq, offsets = sequences[0], array("I", [each - sequences[0] for each in sequences])

@@ -9,7 +9,9 @@ import sys
 import sysconfig
 from pathlib import Path
 
-DRIVER = "driver"
+# Two drivers: for targets that are kernels, and for those that are Python, whose steps from line to
+# line have that many counters.
+DRIVERS = {"driver": 0, "driver-of-lines": 1 << 14}
 _SOURCE = Path(__file__).with_name("driver.c")
 _SERVER = Path(__file__).parents[4] / "server"
 _KERNELS = _SERVER / "jetstream_server" / "kernels"
@@ -26,7 +28,7 @@ class BuildError(Exception):
 
 
 def built_in(corpus: Path) -> Path:
-    """Return the folder that has the driver, and a library for each kernel."""
+    """Return the folder that has the drivers, and a library for each kernel."""
     return corpus / "compiled"
 
 
@@ -52,9 +54,9 @@ def build(corpus: Path) -> None:
         kernel, code = folder / f"{source.parent.name}.so", folder / f"{source.parent.name}.c"
         commands = [[*to_c, "-o", code, source], [*to_kernel, headers, code, "-o", kernel]]
         _make(kernel, [source, *shared], commands)
-    driver = folder / DRIVER
-    to_driver = [clang, "-O1", "-g", f"-fsanitize=fuzzer,{CHECKS}", headers, _SOURCE, *_python()]
-    _make(driver, [_SOURCE], [[*to_driver, "-o", driver]])
+    to_driver = [clang, "-O2", "-g", f"-fsanitize=fuzzer,{CHECKS}", headers, _SOURCE, *_python()]
+    for name, steps in DRIVERS.items():
+        _make(folder / name, [_SOURCE], [[*to_driver, f"-DSTEPS={steps}", "-o", folder / name]])
 
 
 def _python() -> list[str]:
@@ -74,7 +76,7 @@ def _make(made: Path, sources: list[Path], commands: list[list[str | Path]]) -> 
     contents = hashlib.sha256(f"{sys.version} {commands}".encode())
     for source in sources:
         contents.update(source.read_bytes())
-    noted = made.with_suffix(".sha256")
+    noted = made.with_name(f"{made.name}.sha256")
     if made.exists() and noted.exists() and noted.read_text() == contents.hexdigest():
         return
     for command in commands:
