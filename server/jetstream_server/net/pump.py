@@ -234,7 +234,7 @@ class Pump:
 
     def _arm(self, now: int) -> None:
         deadline = self.node.next_deadline()
-        if self._commit is not None and not self._flushing:
+        if not self._flushing and self._commit is not None:
             deadline = earlier(deadline, self._commit.next_deadline())
         if self._timer is not None:
             if deadline == self._timer_at:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from jetstream_server.base.clock import earlier
+from jetstream_server.base.clock import NEVER
 from jetstream_server.base.errors import StoreError
 from jetstream_server.core.containment import UNCONTAINED, Containment
 from jetstream_server.core.deliveries import Deliveries
@@ -99,10 +99,11 @@ class Account:
         """Do what has become due, and let consumers that were woken deliver."""
         if self.catalog is not None:
             self.catalog.run(now)
-        try:
-            self.replies.run(now)
-        except Exception as error:
-            self.containment.contain(error, now)
+        if self.replies.timed.next_at <= now:
+            try:
+                self.replies.run(now)
+            except Exception as error:
+                self.containment.contain(error, now)
         if self.timers.next_at <= now:
             self._run_timers(now)
 
@@ -115,10 +116,14 @@ class Account:
 
     def next_deadline(self) -> int | None:
         """Return when `run` has something to do unless it is stirred before, 0 for at once."""
-        deadline = earlier(self.replies.next_deadline(), self.timers.next_deadline())
+        deadline, other = self.timers.next_at, self.replies.timed.next_at
+        if other < deadline:
+            deadline = other
         if self.catalog is not None:
-            deadline = earlier(deadline, self.catalog.next_deadline())
-        return deadline
+            at = self.catalog.next_deadline()
+            if at is not None and at < deadline:
+                deadline = at
+        return None if deadline == NEVER else deadline
 
     def store_failed(self, error: StoreError) -> None:
         """Note that one of its streams could not store something."""

@@ -91,14 +91,18 @@ class _Expected:
 
 
 class ServiceReplies:
-    """The reply subjects that one account knows for requests of others. A Receiver, and a Relay."""
+    """The reply subjects that one account knows for requests of others. A Receiver, and a Relay.
+
+    Attributes:
+        timed: by when requests must be answered, where that is reported; `run` when one is due.
+    """
 
     def __init__(self, account: Space, random: Random) -> None:
         self._account = account
         self._nuid = Nuid(random)
         self._prefix = b""
         self._open: dict[bytes, _Expected] = {}
-        self._timed: DeadlineHeap[bytes] = DeadlineHeap(account.stir)
+        self.timed: DeadlineHeap[bytes] = DeadlineHeap(account.stir)
 
     def __len__(self) -> int:
         return len(self._open)
@@ -128,7 +132,7 @@ class ServiceReplies:
             subject = self._prefix + self._nuid.short(_NAME_CHARACTERS).encode() + tail
         self._open[subject] = _Expected(requester, reply, terms, now, timed=timed)
         if timed is not None:
-            self._timed.schedule(subject, now + terms.threshold_ns)
+            self.timed.schedule(subject, now + terms.threshold_ns)
         return subject
 
     def unserved(self, subject: bytes, now: int) -> None:
@@ -136,18 +140,14 @@ class ServiceReplies:
         expected = self._open.pop(subject, None)
         if expected is not None:
             self.tell_failure(expected.timed, service_latency.SERVICE_UNAVAILABLE, now)
-            self._timed.cancel(subject)
+            self.timed.cancel(subject)
 
     def run(self, now: int) -> None:
         """Report the timed requests whose time is over."""
-        for subject in self._timed.pop_due(now):
+        for subject in self.timed.pop_due(now):
             expected = self._open.pop(subject, None)
             if expected is not None:
                 self.tell_failure(expected.timed, service_latency.SERVICE_TIMEOUT, now)
-
-    def next_deadline(self) -> int | None:
-        """Return when `run` has something to do."""
-        return self._timed.next_deadline()
 
     def tell_failure(self, timed: TimedRequest | None, status: int, now: int) -> None:
         """Report a timed request that got no answer."""
@@ -168,7 +168,7 @@ class ServiceReplies:
             if not is_over and len(self._open) < _OPEN_MAX:
                 return
             del self._open[subject]
-            self._timed.cancel(subject)
+            self.timed.cancel(subject)
             if expected.is_looked_at:
                 expected.is_looked_at = False
                 expected.touched_at = now
@@ -203,7 +203,7 @@ class ServiceReplies:
         if is_late or terms.kind == SINGLETON or not (headers or payload):
             del self._open[subject]
         expected.touched_at = now
-        self._timed.cancel(subject)
+        self.timed.cancel(subject)
         if is_late:
             return
         if (timed := expected.timed) is not None:

@@ -438,7 +438,7 @@ class GroupCommit:
         if self._roots:
             self._forget_removed()
         if now is not None:
-            is_known = now < self._queue_only_until
+            is_known = now < self._queue_only_until and (self._fill_at is None or not self._queue)
             if is_known or self._has_only_queue_at(now):  # at the end of nearly every turn
                 if not is_known:
                     self._remember_only_queue()
@@ -524,12 +524,12 @@ class GroupCommit:
         return is_armed and journal.noted == self._noted_by_then and not journal.is_worn
 
     def _remember_only_queue(self) -> None:
-        """Remember until when there will be nothing but the queue, as far as that does not depend
-        on what comes to it."""
+        """Remember until when there will be nothing but the queue; only the reserve, as long as it
+        has yet to be filled, depends on what comes to that."""
         until = NEVER if self._place_at is None else self._place_at
         if self.lazily_ns:
             until = min(until, self._sync_at or 0)
-        self._queue_only_until = until if self._fill_at is None else 0
+        self._queue_only_until = until
 
     def write_through(self, now: int) -> bool:
         """Hand a single small write to the page cache here and now, if that is all there is to do.

@@ -154,12 +154,12 @@ def test_an_answer_is_timed(accounts):
     a, b = accounts
     Inbox(b, b"in")
     reply = timed(a, b)
-    assert a.replies.next_deadline() == SECOND
+    assert a.replies.timed.next_deadline() == SECOND
     a.router.route(PubRun.single(reply, b"", b"", b"1"), Responder(), 100)
     (metric,) = metrics(a)
     assert (metric["status"], metric["service"], metric["total"]) == (200, 93, 105)
     assert metric["responder"] == {"acc": "A", "rtt": 7}
-    assert a.replies.next_deadline() is None
+    assert a.replies.timed.next_deadline() is None
     a.replies.run(2 * SECOND)
     assert metrics(a) == []
 

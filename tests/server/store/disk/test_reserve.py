@@ -63,6 +63,16 @@ def test_too_little_room_is_said(disk):
     assert make(disk).give(1) is False
 
 
+def test_it_is_filled_with_the_first_flush_however_long_there_was_none(disk):
+    commit = GroupCommit(disk, reserve=make(disk))
+    for now in range(1, 5):
+        assert commit.take(now) is None and commit.next_deadline() is None
+    assert not disk.names(FOLDER)
+    commit.write(Owner(), BlockFile(FOLDER / "1.blk"), bytearray(b"x"), 0, 1)
+    flush(commit, 5)
+    assert disk.size(FILE) == 200_000
+
+
 def test_it_is_given_up_as_far_as_needed(disk):
     reserve = make(disk)
     reserve.fill()
