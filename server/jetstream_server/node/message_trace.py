@@ -90,6 +90,8 @@ class MessageTrace:
 
     def delivered(self, session: Client, subscription: Subscription, error: str = "") -> None:
         """Note that a client gets it, or why not."""
+        if len(self._events) >= EVENTS_MAX:
+            return
         event = _of_client(session)
         if session.account is not self._account:
             event["acc"] = session.account.name

@@ -9,6 +9,7 @@ way (`traced_route.py`). Both cost much more, so there is only a limited amount 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 from typing import Protocol
 
@@ -252,7 +253,10 @@ class Publishing:
         elif (mapped := self._mapped(subject, trace)) is not None:
             run = PubRun.single(mapped, reply, headers, run.payload(0))
             system_account = server.options.system_account
-            TracedRoute(trace, publisher, system_account, now).route(account, run, publisher)
+            arrived = partial(trace.send, server)
+            route = TracedRoute(trace, publisher, system_account, self._answers, arrived)
+            route.begin(account, run, publisher, now)
+            return len(trace)
         trace.send(server, now)
         return len(trace)
 

@@ -4,24 +4,32 @@ Receivers that are not to get the message (`Nats-Trace-Only`) are passed over. T
 things up in this server get it all the same, as in the genuine one: direct gets, acks, requests for
 messages. The trace goes on across an import if its owner allows that; otherwise the message that
 crosses says that it is not traced.
+
+It may reach very many, more than a turn has time for. The client that has published it is not heard
+until it has been everywhere.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from typing import cast
 
 from jetstream_server.base.errors import StoreError
+from jetstream_server.core.answers import Answers
+from jetstream_server.core.steps import InSteps
 from jetstream_server.core.subscription import Sender, Stretch, Subscription
 from jetstream_server.jetstream.api.dispatch import Api
 from jetstream_server.jetstream.stream import Stream
 from jetstream_server.jetstream.streams.messages.publish_headers import replaced
 from jetstream_server.jetstream.streams.storing.storing_outcome import StoringOutcome
 from jetstream_server.node.accounts.account import Account
+from jetstream_server.node.accounts.crossing import cross
 from jetstream_server.node.accounts.domain_mapping import DomainMapping
 from jetstream_server.node.accounts.service_imports import ServiceImport
 from jetstream_server.node.accounts.stream_imports import Shadow
 from jetstream_server.node.message_trace import NO_ECHO, MessageTrace
+from jetstream_server.node.router import Router
 from jetstream_server.node.trace import Client
 from jetstream_server.node.trace_request import DESTINATION, DISABLED, without_trace
 from jetstream_server.protocol.ops import PubRun
@@ -31,33 +39,57 @@ _SYSTEM = b"$SYS.REQ."
 
 @dataclass(slots=True, eq=False)
 class TracedRoute:
-    """Brings one message to everybody whom it reaches.
+    """Brings one message to everybody whom it reaches. Postponable.
 
     Args:
         trace: takes what happens.
         session: who has published it.
         system_account: the name of the account in which requests are the server's.
-        now: the turn's time.
+        answers: what is under way to the client.
+        arrived: told when it has been everywhere.
     """
 
     _trace: MessageTrace
     _session: Client
     _system_account: str
-    _now: int
+    _answers: Answers
+    _arrived: Callable[[int], None]
+    _now: int = field(init=False)
+    _router: Router = field(init=False)  # of its account
+    _steps: Iterator[None] = field(init=False)
 
-    def route(self, account: Account, run: PubRun, sender: Sender) -> None:
+    def begin(self, account: Account, run: PubRun, sender: Sender, now: int) -> None:
         """Deliver the only message of a run to those who want it in an account."""
+        self._router = account.router
+        self._steps = self._route(account, run, sender)
+        self.receive(now)
+
+    def receive(self, now: int) -> None:
+        """Deliver it to as many of them as a turn has time for."""
+        self._now = now
+        for _ in self._steps:
+            if not self._router.has_time:
+                self._answers.postpone(self)
+                self._answers.look_again()
+                return
+        self._arrived(now)
+
+    def _route(self, account: Account, run: PubRun, sender: Sender) -> Iterator[None]:
+        """Deliver it in one account, to one receiver in each step."""
         reached = False
         for subscription, is_own in account.router.reached(run.subject(0), sender):
             try:
                 if is_own:
                     self._trace.delivered(self._session, subscription, NO_ECHO)
                 else:
-                    reached |= self._deliver(account, subscription, subscription, run, sender)
+                    reached |= yield from self._deliver(
+                        account, subscription, subscription, run, sender
+                    )
             except StoreError as error:
                 account.store_failed(error)
             except Exception as error:
                 account.containment.contain(error, self._now)
+            yield
         if not reached:
             sender.unanswered(run, 0, 1)
 
@@ -68,7 +100,7 @@ class TracedRoute:
         shown: Subscription,
         run: PubRun,
         sender: Sender,
-    ) -> bool:
+    ) -> InSteps[bool]:
         """Deliver to one subscription; tell whether somebody is behind it.
 
         Args:
@@ -80,9 +112,9 @@ class TracedRoute:
             if trace.is_only:
                 return True
         elif isinstance(receiver, Shadow):
-            return self._export(receiver, subscription, run, sender)
+            return (yield from self._export(receiver, subscription, run, sender))
         elif isinstance(receiver, ServiceImport):
-            return self._request(receiver, subscription, run, sender)
+            return (yield from self._request(receiver, subscription, run, sender))
         elif isinstance(receiver, Stream):
             outcome = StoringOutcome(is_only=trace.is_only)
             receiver.receive_traced(run if trace.is_only else _kept(run), self._now, outcome)
@@ -91,7 +123,7 @@ class TracedRoute:
         elif isinstance(receiver, DomainMapping):
             mapped = receiver.mapped(run, 0)
             trace.mapped(mapped.subject(0))
-            self.route(account, mapped, sender)
+            yield from self._route(account, mapped, sender)
             return True
         elif account.name != self._system_account and (
             isinstance(receiver, Api) or run.subject(0).startswith(_SYSTEM)
@@ -107,7 +139,7 @@ class TracedRoute:
 
     def _export(
         self, shadow: Shadow, subscription: Subscription, run: PubRun, sender: Sender
-    ) -> bool:
+    ) -> InSteps[bool]:
         """Deliver to the account that imports the stream."""
         if not shadow.takes(sender):
             return True
@@ -115,14 +147,16 @@ class TracedRoute:
         self._trace.exported(shadow.importer, renamed.subject(0))
         if shadow.allows_trace:
             original = shadow.original
-            return self._deliver(shadow.importer, original, subscription, renamed, sender)
+            return (
+                yield from self._deliver(shadow.importer, original, subscription, renamed, sender)
+            )
         if not self._trace.is_only:
             shadow.receive(Stretch(run, 0, 1, subscription, sender, self._now))
         return True
 
     def _request(
         self, service: ServiceImport, subscription: Subscription, run: PubRun, sender: Sender
-    ) -> bool:
+    ) -> InSteps[bool]:
         """Ask the service of another account."""
         before, trace = run.subject(0), self._trace
         if trace.is_only and not service.allows_trace:
@@ -132,10 +166,10 @@ class TracedRoute:
         trace.requested(service.exporter.name, before, crossing.subject(0))
         if service.allows_trace:
             crossing = service.with_trace_here(crossing, trace.subject, self._now)
-            self.route(service.exporter, crossing, request)
+            yield from self._route(service.exporter, crossing, request)
         else:
             crossing = _with_headers(crossing, without_trace(crossing.headers(0)))
-            service.exporter.router.route(crossing, request, self._now)
+            cross(service.exporter.router, crossing, request, self._now, request.answers)
         return True
 
 

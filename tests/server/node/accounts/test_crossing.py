@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from random import Random
 from typing import Any
@@ -130,3 +131,48 @@ def test_what_goes_to_many_is_renamed_once() -> None:
     assert renaming.renamed(run, 2, 4).subject(0) == b"in.2"
     assert renaming.renamed(run, 1, 4).subject(0) == b"in.1"
     assert renaming._last is None
+
+
+TRACED = b"NATS/1.0\r\nNats-Trace-Dest: tr\r\n\r\n"
+
+
+def traced(subject: bytes, payload: bytes) -> bytes:
+    sizes = len(TRACED), len(TRACED) + len(payload)
+    return b"HPUB %b %d %d\r\n%b%b\r\n" % (subject, *sizes, TRACED, payload)
+
+
+@pytest.mark.parametrize("where", ["here", "there", "there, untraced"])
+def test_traced_messages_to_very_many_take_turns_and_keep_their_order(
+    node: Any, connect: Any, where: str
+) -> None:
+    subject = b"own.x" if where == "here" else b"svc.x"
+    for each in node.accounts["B"].sublist.match(b"svc.x").plain:
+        each.receiver.allows_trace = where == "there"
+    listener = connect(b"b" if where == "here" else b"a")
+    b, tracer, other = connect(b"b"), connect(b"b"), connect(b"b")
+    listen(listener, subject)
+    tracer.say(b"SUB tr 1\r\n")
+    b.session.feed(
+        traced(subject, b"00") + traced(subject, b"01") + b"PUB %b 2\r\n02\r\n" % subject
+    )
+    said, turns = heard(node, listener, other)
+    assert said == [[b"00", b"01", b"02"]] * LISTENERS
+    assert turns >= (10 if where != "there, untraced" else 4)
+    told = [json.loads(line) for line in tracer.read().split(b"\r\n") if line.startswith(b'{"ser')]
+    seen = [[each["type"] for each in trace["events"]] for trace in told]
+    crossed = [] if where == "here" else ["si"]
+    reached = [] if where == "there, untraced" else ["eg"] * LISTENERS
+    assert seen == [["in", *crossed, *reached]] * 2
+
+
+def test_of_a_client_that_is_gone_nothing_more_is_traced(node: Any, connect: Any) -> None:
+    listener, b, tracer = connect(b"b"), connect(b"b"), connect(b"b")
+    listen(listener, b"own.x")
+    tracer.say(b"SUB tr 1\r\n")
+    b.session.feed(traced(b"own.x", b"00"))
+    node.run(5)
+    node.close_session(b.session, "Client Closed", 5)
+    while node.next_deadline() == 0:
+        node.run(5)
+    assert 0 < listener.read().count(b"HMSG") < LISTENERS
+    assert b"HMSG" not in tracer.read()
