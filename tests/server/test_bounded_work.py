@@ -30,6 +30,7 @@ from jetstream_server.jetstream.consumers import pull, push
 from jetstream_server.jetstream.consumers.consumer import Consumer
 from jetstream_server.jetstream.context import Context
 from jetstream_server.jetstream.snapshots import archive, s2
+from jetstream_server.jetstream.streams.batches import atomic_batch
 from jetstream_server.kernels import filters
 from jetstream_server.monitor.system_services import SystemServices
 from jetstream_server.node.auth.auth import Authenticator
@@ -978,6 +979,63 @@ def test_messages_that_expect_the_last_of_many_subjects_take_turns(
     assert all(each in body for each, body in zip(wanted, bodies, strict=False)), bodies[:5]
     assert b'"seq":%d' % (SUBJECTS + 11) in bodies[-1]
     assert max(looks) <= 20, looks
+
+
+@pytest.mark.parametrize("storage", ["memory", "file"])
+@pytest.mark.parametrize("meanwhile", ["nothing", "little", "much", "a match", "a removal"])
+def test_a_batch_that_expects_the_last_of_many_subjects_is_committed_in_turns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, storage: str, meanwhile: str
+) -> None:
+    """A hundred different patterns took 180 ms at the commit, with 150,000 subjects."""
+    patterns = 40
+    monkeypatch.setattr(atomic_batch, "COMPARED_AT_ONCE", 10 * patterns)
+    bench = Bench(tmp_path)
+    config = {"name": "S", "subjects": ["s.>"], "storage": storage, "allow_atomic": True}
+    assert b'"error"' not in bench.ask("STREAM.CREATE.S", config)
+    bench.say(b"".join(b"PUB s.%d.x%d 0\r\n\r\n" % (n, n % patterns) for n in range(SUBJECTS)))
+
+    def batched(number: int) -> bytes:
+        lines = b"NATS/1.0\r\nNats-Batch-Id: b\r\nNats-Batch-Sequence: %d\r\n" % number
+        if number <= patterns:
+            lines += (
+                b"Nats-Expected-Last-Subject-Sequence: %d\r\n"
+                b"Nats-Expected-Last-Subject-Sequence-Subject: s.*.x%d\r\n"
+                % (SUBJECTS - patterns + number, number - 1)
+            )
+        else:
+            lines += b"Nats-Batch-Commit: 1\r\n"
+        lines += b"\r\n"
+        return b"HPUB s.new%d r %d %d\r\n%b\r\n" % (number, len(lines), len(lines), lines)
+
+    assert b"err_code" not in bench.say(b"".join(map(batched, range(1, patterns + 1))))
+    others = {"nothing": 0, "little": 8, "much": 100, "a match": 1, "a removal": 0}[meanwhile]
+    subject = b"s.other.x3" if meanwhile == "a match" else b"s.other"
+    bench.say(b"PUB %b 0\r\n\r\n" % subject * others)
+    if meanwhile == "a removal":
+        assert b"true" in bench.ask("STREAM.MSG.DELETE.S", {"seq": SUBJECTS - patterns + 4})
+    looks, run, decide = [0], bench.node.run, filters.mark
+
+    def counted(names: Any, start: int, stop: int, *given: Any) -> None:
+        looks[-1] += stop - start
+        decide(names, start, stop, *given)
+
+    def turn(now: int) -> None:
+        looks.append(0)
+        run(now)
+
+    monkeypatch.setattr(filters, "mark", counted)
+    monkeypatch.setattr(bench.node, "run", turn)
+    answer = bench.say(batched(patterns + 1) + b"PUB s.end r 0\r\n\r\n")
+    if meanwhile in ("a match", "a removal"):
+        last = SUBJECTS + 1 if meanwhile == "a match" else SUBJECTS - 2 * patterns + 4
+        assert b'"err_code":10071,"description":"wrong last sequence: %d"' % last in answer
+    else:
+        last = SUBJECTS + others + patterns + 1
+        assert b'"seq":%d,"batch":"b","count":%d' % (last, patterns + 1) in answer
+    assert b'"err_code"' not in answer.split(b"MSG r 1 ")[2], "what was said behind it came behind"
+    # Nothing is looked at again, or two patterns a turn are.
+    assert max(looks) <= 3 * (SUBJECTS + others), looks
+    assert (sum(looks) > 10 * SUBJECTS) == (meanwhile in ("much", "a removal")), looks
 
 
 @pytest.mark.parametrize("storage", ["memory", "file"])

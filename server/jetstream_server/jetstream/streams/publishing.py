@@ -17,6 +17,7 @@ Specification: docs/reference/publishing.md.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from enum import IntEnum
 
 from jetstream_server.base.errors import ApiError, StoreError
@@ -81,6 +82,7 @@ class StreamPublishing:
         self._runs = RunStoring(contents, self._pub_ack, self._refusals, answers)
         self._ingest = Ingest(context.ingest_limits)
         self._is_metered = bool(context.ingest_limits)  # a turn takes only so much
+        self._ahead: Iterator[None] | None = None  # what the last message that looks too far does
         self.atomic_batches: AtomicBatches | None = None
         self.fast_batches: FastBatches | None = None
         self.follow(contents.config)
@@ -157,10 +159,11 @@ class StreamPublishing:
         if answers is None:
             return False
         store, workload = self._contents.store, self._context.workload
-        other = names.special_headers(stretch.run.headers(index))[_OTHER_SUBJECT]
+        other = names.special_headers(stretch.run.headers(index)).get(_OTHER_SUBJECT, b"")
         if looking is Looking.TOO_FAR:
-            rest = stretch.postponed_from(index)
-            Search(store, store.filter([other]), rest, answers, workload).postpone()
+            rest, steps = stretch.postponed_from(index), self._ahead
+            wanted = store.filter([other]) if steps is None else None
+            Search(store, wanted, rest, answers, workload, steps).postpone()
             return True
         if is_literal(other):
             return False
@@ -170,6 +173,16 @@ class StreamPublishing:
         answers.postpone(stretch.postponed_from(index + 1))
         answers.look_again()
         return True
+
+    def _has_to_look(self, commit: Candidate, stretch: Stretch | None) -> bool:
+        """Tell whether what a batch expects has to be found out again before its commit is
+        taken."""
+        if stretch is None or stretch.answers is None or self.atomic_batches is None:
+            return False
+        if names.BATCH_ID not in commit.special:
+            return False
+        self._ahead = self.atomic_batches.look_ahead(commit)
+        return self._ahead is not None
 
     # -- single messages -------------------------------------------------------------------
 
@@ -206,7 +219,10 @@ class StreamPublishing:
                 wanted = contents.store.filter([other])
                 can_wait = stretch is not None and stretch.answers is not None
                 if can_wait and not is_short(contents.store, wanted):
+                    self._ahead = None
                     return Looking.TOO_FAR
+            if names.BATCH_COMMIT in message.special and self._has_to_look(message, stretch):
+                return Looking.TOO_FAR
             if not self._ingest.admit(run.size(index), now):
                 raise errors.TOO_MANY_REQUESTS()
             if outcome is not None:

@@ -16,11 +16,13 @@ does. Specification: docs/reference/publishing.md#atomic-batches.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from jetstream_server.base.digits import unsigned
-from jetstream_server.base.errors import ApiError
+from jetstream_server.base.errors import ApiError, StoreError
 from jetstream_server.core.containment import Incident
+from jetstream_server.core.subject import is_literal
 from jetstream_server.jetstream import errors
 from jetstream_server.jetstream.advisory import publish_batch_abandoned
 from jetstream_server.jetstream.context import Context
@@ -30,16 +32,20 @@ from jetstream_server.jetstream.streams.batches.batch_storing import take_batch
 from jetstream_server.jetstream.streams.contents import Contents
 from jetstream_server.jetstream.streams.messages import publish_headers as names
 from jetstream_server.jetstream.streams.messages.candidate import Candidate
+from jetstream_server.jetstream.streams.messages.known_last import KnownLast, is_little
 from jetstream_server.jetstream.streams.messages.publish_headers import (
     extended,
     has_header,
     special_headers,
     without,
 )
+from jetstream_server.jetstream.streams.reads.look_ahead import look_ahead
 from jetstream_server.jetstream.streams.storing.pub_ack import PubAck
 from jetstream_server.store.ports import MessageStore
 
 ID_BYTES_MAX = 64
+# Of messages that others have published with what those of a batch expect, at its commit.
+COMPARED_AT_ONCE = 10_000
 _COMMITS = (b"1", b"eob")
 _COMMIT_LINE = b"%b: 1\r\n" % names.BATCH_COMMIT
 _PART_MAX = 1 << 16  # messages of a batch that a crash cut short
@@ -50,6 +56,7 @@ _DIGITS_MAX = 20
 class _OpenAtomicBatch:
     deadline: int
     messages: list[Candidate] = field(default_factory=list)
+    compared_max: int = field(default_factory=lambda: COMPARED_AT_ONCE)
 
 
 class AtomicBatches:
@@ -88,6 +95,9 @@ class AtomicBatches:
             raise
         if commit != b"eob":
             batch.messages.append(message)
+            other = message.special.get(names.EXPECTED_LAST_SUBJECT_SEQUENCE_SUBJECT)
+            if other and not commit and not is_literal(other):
+                message.known = KnownLast(other, self._contents.store)
         if not commit:
             return b""
         self._open.forget(batch_id)
@@ -97,6 +107,19 @@ class AtomicBatches:
             last.headers = extended(without(last.headers, names.BATCH_COMMIT), _COMMIT_LINE)
         sequence = take_batch(self._contents, messages, now)
         return self._pub_ack.batch(sequence, batch_id, len(messages))
+
+    def look_ahead(self, commit: Candidate) -> Iterator[None] | None:
+        """Return the steps in which what a batch expects is found out again before it is committed,
+        None if there is time to do so in one turn."""
+        batch = self._open.get(commit.special[names.BATCH_ID])
+        if batch is None:
+            return None
+        store = self._contents.store
+        known = [each.known for each in batch.messages if each.known is not None]
+        if not known or is_little(known, store, batch.compared_max):
+            return None
+        batch.compared_max *= 2  # it ends, however much comes meanwhile
+        return _find_again(store, known)
 
     def _joined(
         self, message: Candidate, position: int, commit: bytes, now: int
@@ -151,6 +174,18 @@ class AtomicBatches:
     def next_deadline(self) -> int | None:
         """Return when the next batch is given up."""
         return self._open.next_deadline()
+
+
+def _find_again(store: MessageStore, known: list[KnownLast]) -> Iterator[None]:
+    """Look at all subjects for each of these."""
+    for each in known:
+        wanted = store.filter([each.pattern])  # what is found out about it lasts while it is held
+        yield from look_ahead(store, wanted)
+        try:
+            each.find(store)
+        except StoreError:  # the store is offline, and the batch will be refused
+            return
+        yield
 
 
 def drop_unfinished(store: MessageStore) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from jetstream_server.base.limits import HEADER_BYTES_MAX
 from jetstream_server.jetstream.streams.messages import publish_headers as names
+from jetstream_server.jetstream.streams.messages.known_last import KnownLast
 from jetstream_server.jetstream.streams.messages.publish_headers import special_headers, storable
 
 
@@ -19,9 +20,20 @@ class Candidate:
         ttl: seconds, `NEVER` (-1), or 0 for none.
         total: of a counter after this message, else empty.
         sources: where the total comes from, of a counter that was copied, else empty.
+        known: of the subjects of which it expects the last sequence, while it waits for its batch.
     """
 
-    __slots__ = ("headers", "payload", "reply", "sources", "special", "subject", "total", "ttl")
+    __slots__ = (
+        "headers",
+        "known",
+        "payload",
+        "reply",
+        "sources",
+        "special",
+        "subject",
+        "total",
+        "ttl",
+    )
 
     def __init__(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
         self.subject = subject
@@ -34,6 +46,7 @@ class Candidate:
         self.ttl = 0
         self.total = b""
         self.sources = b""
+        self.known: KnownLast | None = None
 
     @property
     def message_id(self) -> bytes:

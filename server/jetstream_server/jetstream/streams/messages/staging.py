@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from decimal import Decimal
 
+from jetstream_server.jetstream.streams.messages.known_last import RecentSubjects
+
 
 class Staging:
     """The messages of one batch that passed so far.
@@ -18,9 +20,10 @@ class Staging:
         subjects: how many on each subject.
         message_ids: their ids.
         totals: the values of counters after them, by subject.
+        recent: the subjects of what others have published meanwhile.
     """
 
-    __slots__ = ("bytes", "count", "message_ids", "subjects", "totals")
+    __slots__ = ("bytes", "count", "message_ids", "recent", "subjects", "totals")
 
     def __init__(self) -> None:
         self.count = 0
@@ -28,6 +31,7 @@ class Staging:
         self.subjects: dict[bytes, int] = {}
         self.message_ids: set[bytes] = set()
         self.totals: dict[bytes, Decimal] = {}
+        self.recent = RecentSubjects()
 
     def add(self, subject: bytes, message_id: bytes, size: int) -> None:
         """Count a message that passed."""

@@ -33,6 +33,7 @@ class Search:
         rest: the messages.
         answers: of the client that has published them.
         workload: tells whether a turn has time for a slice.
+        steps: look at them; at those that are wanted if there are none.
     """
 
     def __init__(
@@ -42,9 +43,10 @@ class Search:
         rest: Postponable,
         answers: Answers,
         workload: Workload,
+        steps: Iterator[None] | None = None,
     ) -> None:
         self._wanted = wanted
-        self._steps: Iterator[None] = look_ahead(store, wanted)
+        self._steps = steps if steps is not None else look_ahead(store, wanted)
         self._rest = rest
         self._answers = answers
         self._workload = workload

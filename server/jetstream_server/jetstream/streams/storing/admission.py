@@ -215,7 +215,9 @@ def _check_subject_sequence(
         return
     if staging is not None and (other or message.subject) in staging.subjects:
         raise errors.STREAM_WRONG_LAST_SEQUENCE_CONSTANT()
-    if other:
+    if other and staging is not None and message.known is not None:
+        last = message.known.now(store, staging.recent)
+    elif other:
         newest = store.load_last(store.filter([other]))
         last = newest.sequence if newest else 0
     else:
