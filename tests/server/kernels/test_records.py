@@ -39,6 +39,16 @@ def encode(records: Any, batch: Any, room: int = 10_000, used: int = 3) -> Any:
 
 
 @settings(max_examples=60)
+@given(batch=messages, start=st.integers(0, 20))
+def test_messages_with_headers_are_counted(records, batch, start):
+    run = PubRun.of(batch)
+    start = min(start, run.count)
+    headed = sum(bool(headers) for _, _, headers, _ in batch[start:])
+    assert records.count_headed(run.fields, start, run.count) == headed
+    assert records.count_headed(run.fields, start, start) == 0
+
+
+@settings(max_examples=60)
 @given(batch=messages, room=st.integers(10, 700))
 def test_both_twins_write_the_same(records, batch, room):
     assert encode(records, batch, room) == encode(records_pure, batch, room)

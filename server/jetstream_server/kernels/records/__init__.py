@@ -9,6 +9,7 @@ from jetstream_server.kernels.twins import adopt
 if TYPE_CHECKING:
     from jetstream_server.kernels.records.pure import (
         checksum,
+        count_headed,
         encode_run,
         gather,
         measure,
@@ -16,6 +17,15 @@ if TYPE_CHECKING:
         unwritten,
     )
 
-__all__ = ["TWIN", "checksum", "encode_run", "gather", "measure", "scan_records", "unwritten"]
+__all__ = [
+    "TWIN",
+    "checksum",
+    "count_headed",
+    "encode_run",
+    "gather",
+    "measure",
+    "scan_records",
+    "unwritten",
+]
 
 TWIN = adopt(__name__, globals())

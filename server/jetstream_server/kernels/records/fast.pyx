@@ -162,6 +162,20 @@ def encode_run(
     return index, used
 
 
+def count_headed(array.array fields not None, Py_ssize_t start, Py_ssize_t stop):
+    """Return how many messages have headers; see `pure.count_headed`."""
+    cdef Py_ssize_t index, headed = 0
+    cdef const int32_t* field
+    if start < 0:
+        raise IndexError("messages are counted from 0")
+    check_reach(stop * STRIDE, len(fields))
+    field = <const int32_t*>fields.data.as_ints + start * STRIDE
+    for index in range(start, stop):
+        headed += field[4] != field[5]
+        field += STRIDE
+    return headed
+
+
 def scan_records(
     const uint8_t[::1] buffer,
     Py_ssize_t start,

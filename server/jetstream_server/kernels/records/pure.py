@@ -94,6 +94,13 @@ def encode_run(
     return stop, used
 
 
+def count_headed(fields: array[int], start: int, stop: int) -> int:
+    """Return how many messages of a run, from `start` up to `stop`, have headers."""
+    at, end = start * STRIDE, stop * STRIDE
+    columns = zip(fields[at + 4 : end : STRIDE], fields[at + 5 : end : STRIDE], strict=True)
+    return sum(begin != end for begin, end in columns)
+
+
 def scan_records(
     buffer: bytes | bytearray,
     start: int,

@@ -16,6 +16,7 @@ from typing import NoReturn
 from jetstream_server.base.errors import StoreError
 from jetstream_server.kernels import columns, records
 from jetstream_server.kernels.record_format import (
+    HEADER_ACCOUNTED_BYTES,
     PREFIX_BYTES,
     SEQUENCE_MAX,
     SPAN_MAX,
@@ -23,7 +24,6 @@ from jetstream_server.kernels.record_format import (
 )
 from jetstream_server.protocol.ops import (
     HEADER_START,
-    PAYLOAD_START,
     PAYLOAD_STOP,
     STRIDE,
     SUBJECT_START,
@@ -137,17 +137,13 @@ class BlockLog:
                 interned=self._table.ids,
             )
             if cut > index:
-                at, end = index * STRIDE, cut * STRIDE
-                plain = (
-                    fields[at + HEADER_START : end : STRIDE]
-                    == fields[at + PAYLOAD_START : end : STRIDE]
-                )
+                headed = records.count_headed(fields, index, cut)
                 first_ts = last_ts = now
                 if times is not None:
                     own = times[index - start : cut - start]
                     restamp(open_block.buffer, open_block.positions[entries:], own)
                     first_ts, last_ts = own[0], own[-1]
-                self._appended(open_block, entries, sequence, used_now, last_ts, is_plain=plain)
+                self._appended(open_block, entries, sequence, used_now, last_ts, headed)
                 if not entries:
                     open_block.block.first_ts = first_ts
                 sequence += cut - index
@@ -217,18 +213,14 @@ class BlockLog:
         sequence: int,
         used: int,
         now: int,
-        *,
-        is_plain: bool,
+        headed: int,
     ) -> None:
-        """Account for entries from `entries` on, which a kernel has just encoded."""
+        """Account for entries from `entries` on, which a kernel has just encoded; so many of them
+        have headers."""
         block, table = open_block.block, self._table
         before = open_block.used
         added = open_block.extended(sequence, used, now)
-        accounted = used - before - UNACCOUNTED_BYTES * added
-        if not is_plain:
-            accounted = records.measure(
-                open_block.buffer, open_block.positions, b"", entries, block.count, added, 0, 0
-            )[2]
+        accounted = used - before - UNACCOUNTED_BYTES * added + HEADER_ACCOUNTED_BYTES * headed
         block.accounted += accounted
         block.all_accounted += accounted
         if len(table.ids) > len(table.names):
