@@ -446,16 +446,45 @@ class Flow:
                 if message is None:
                     yield from self.receive_more(deadline)
         except TimeoutError:
-            raise RequestTimeoutError(
-                f"'{subject.decode()}' got no answer from {self.address} within {timeout_s:g} s.",
-                "Raise requestTimeout, or look into the state of the cluster.",
-            ) from None
+            raise self._unanswered(subject, timeout_s) from None
         if message.status[0] == 503:
             raise NoRespondersError(
                 f"nobody answers '{subject.decode()}' at {self.address}.",
                 "Check that JetStream is enabled for this account, and domain or apiPrefix.",
             )
         return message
+
+    def request_all(self, subjects: Sequence[bytes], timeout_s: float) -> Operation[list[Message]]:
+        """Publish an empty message to each subject at once and wait for all answers; other messages
+        are dropped meanwhile.
+
+        Returns:
+            The answers in the order of their subjects; one of status 503 where nobody listens.
+
+        Raises: as `request`, but for NoRespondersError.
+        """
+        deadline = self.host.now() + timeout_s
+        first = self._requests + 1
+        self._requests += len(subjects)
+        places = {b"%b.%d" % (self._inbox, first + at): at for at in range(len(subjects))}
+        frames = [publish_frame(to, b"", reply) for to, reply in zip(subjects, places, strict=True)]
+        found: dict[int, Message] = {}
+        try:
+            yield from self.send(b"".join(frames), deadline)
+            while len(found) < len(subjects):
+                message = yield from self.await_message(deadline)
+                if (at := places.get(message.subject)) is not None:
+                    found[at] = message
+        except TimeoutError:
+            missing = next(at for at in range(len(subjects)) if at not in found)
+            raise self._unanswered(subjects[missing], timeout_s) from None
+        return [found[at] for at in range(len(subjects))]
+
+    def _unanswered(self, subject: bytes, timeout_s: float) -> RequestTimeoutError:
+        return RequestTimeoutError(
+            f"'{subject.decode()}' got no answer from {self.address} within {timeout_s:g} s.",
+            "Raise requestTimeout, or look into the state of the cluster.",
+        )
 
     def listeners(self, subjects: Sequence[bytes], deadline: float) -> Operation[list[bool]]:
         """Whether anybody subscribes to each of these subjects; subscribers get an empty message.

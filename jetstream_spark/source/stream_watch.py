@@ -67,10 +67,8 @@ class StreamWatch:
         if age_max_s is None:
             age_max_s = self.options.poll_interval_s
         if self._host.now() - self.asked_at >= age_max_s:
-            states = {}
-            for name in (yield from self._stream_names()):
-                states[name] = yield from self._state(name)
-            self._states = states
+            names = yield from self._stream_names()
+            self._states = yield from self.control.stream_states(names)
             self.asked_at = self._host.now()
         return self._states
 

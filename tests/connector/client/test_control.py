@@ -9,12 +9,13 @@ import pytest
 
 from jetstream_spark.client.blocking import Blocking, this_host
 from jetstream_spark.client.control import Control, _answer
-from jetstream_spark.client.flow import Message
+from jetstream_spark.client.flow import Flow, Message
 from jetstream_spark.errors import (
     ConnectionFailedError,
     NoRespondersError,
     ProtocolViolationError,
     RequestRefusedError,
+    RequestTimeoutError,
     StreamNotFoundError,
 )
 from jetstream_spark.options.format_options import SinkOptions
@@ -39,6 +40,41 @@ def test_the_state_of_a_stream(stream):
     assert control.purge(stream.name, 99, f"{stream.subject}.>") == 3
     state = control.stream_state(stream.name)
     assert (state.first, state.next, state.messages) == (6, 6, 0)
+
+
+def test_the_states_of_many_streams(start_genuine, make_stream, monkeypatch):
+    control = make_stream(start_genuine().url).control
+    names = [f"M{at}" for at in range(300)]
+    for name in names:
+        if name != "M7":
+            control.request(f"STREAM.CREATE.{name}", {"name": name, "subjects": [name.lower()]})
+    control.request_message("m9", b"x")
+    asked = []
+    request = Flow.request
+
+    def counted(self, subject, *rest):
+        asked.append(subject)
+        return request(self, subject, *rest)
+
+    monkeypatch.setattr(Flow, "request", counted)
+    states = control.stream_states(names)
+    assert asked == [b"$JS.API.STREAM.INFO.M7", b"$JS.API.STREAM.NAMES"], "the rest came at once"
+    assert list(states) == names and states["M7"] is None
+    assert (states["M9"].next, states["M8"].next) == (2, 1)
+    assert states["M9"] == control.stream_state("M9")
+    assert control.stream_states(["M9"]) == {"M9": states["M9"]}
+    assert control.stream_states([]) == {}
+
+
+def test_streams_that_do_not_answer_at_once_are_asked_with_patience(stream, monkeypatch):
+    def silent(self, subjects, timeout_s):
+        raise RequestTimeoutError("no answer.", "Wait.")
+        yield
+
+    monkeypatch.setattr(Flow, "request_all", silent)
+    states = stream.control.stream_states([stream.name, "NO_SUCH"])
+    assert states[stream.name] == stream.control.stream_state(stream.name)
+    assert states["NO_SUCH"] is None
 
 
 def test_consumers(stream):

@@ -302,6 +302,24 @@ def test_requests_on_the_genuine_server(genuine):
     other.close()
 
 
+def test_many_requests_at_once(peer):
+    """Answers may come in any order and pieces, and what nobody asked for between them."""
+    flow = connect(connection(peer.address), "test")
+    inbox = flow.inbox.removesuffix(b".0")
+    said = [
+        b"MSG %b.2 1 3\r\ntwo\r\nMSG other 1 1\r\nx\r\n" % inbox,
+        b"HMSG %b.3 1 16 16\r\nNATS/1.0 503\r\n\r\n\r\nMSG %b.1 1 3\r\none\r\n" % (inbox, inbox),
+    ]
+    peer.say(b"".join(said), cuts=9)
+    answers = flow.request_all([b"a", b"b", b"c"], 5.0)
+    assert [bytes(answer.payload) for answer in answers] == [b"one", b"two", b""]
+    assert [answer.status[0] for answer in answers] == [0, 0, 503]
+    assert flow.request_all([], 0.0) == []
+    with pytest.raises(RequestTimeoutError, match=r"'e' got no answer .* within 0\.05 s"):
+        peer.say(b"MSG %b.4 1 0\r\n\r\n" % inbox)
+        flow.request_all([b"d", b"e"], 0.05)
+
+
 @pytest.mark.genuine
 def test_passwords_on_the_genuine_server(start_genuine):
     server = start_genuine("--user", "ann", "--pass", "right")
