@@ -20,16 +20,17 @@ class Deliveries:
     Attributes:
         left: deliveries that there is time for; none if it is not above zero.
         subjects_left: new subjects, likewise.
+        most: deliveries that a whole turn has time for.
     """
 
-    __slots__ = ("left", "subjects_left")
+    __slots__ = ("left", "most", "subjects_left")
 
     def __init__(self) -> None:
         self.begin()
 
     def begin(self) -> None:
         """A turn begins."""
-        self.left = DELIVERIES_OF_TURN_MAX
+        self.left = self.most = DELIVERIES_OF_TURN_MAX
         self.subjects_left = SUBJECTS_OF_TURN_MAX
 
     @property

@@ -4,25 +4,31 @@ Acks go to whatever reply a publisher names, and copies to whoever listens; tens
 No client may see what an account sends in another order, so what follows for those whom something
 late reaches waits behind it, and so does what may reach anybody. Frames for other clients go ahead.
 What waits must not become ever more, so nobody publishes in an account that has much of it. It may
-have been set off from another account, so there is a bound for all of them as well.
+have been set off from another account, so there is a bound for all of them as well. A message that
+reaches more than a whole turn has time for is brought to some of them in each.
 """
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from jetstream_server.core.answers import Answers
 from jetstream_server.core.deliveries import Deliveries
 from jetstream_server.core.subscription import Outlet
 from jetstream_server.jetstream.output import Frames, Publish, Released, Send
 from jetstream_server.node.accounts.account import Account
+from jetstream_server.node.router import Router
+from jetstream_server.protocol.ops import PubRun
 
 # Of one account, and of all together: above that nobody publishes there, or anywhere.
 LATE_OF_ACCOUNT_MAX = 1000
 LATE_MAX = 10_000
 # Beyond so many subjects nobody looks any more whom they reach, and nothing goes ahead.
 _SUBJECTS_MAX = 4
+_LEAST_SHARE = 4  # of a turn's deliveries, as part of the whole, whatever clients have used
 
 
 @dataclass(slots=True, eq=False)
@@ -34,12 +40,19 @@ class _Late:
         subjects: of the messages among them.
         clients: whom these reach.
         generation: of the account's interest, when that was looked up.
+        under_way: what has reached some already, and comes before all others.
     """
 
     sends: deque[Send] = field(default_factory=deque)
     subjects: set[bytes] = field(default_factory=set)
     clients: set[Outlet] = field(default_factory=set)
     generation: int = -1
+    under_way: Answers = field(default_factory=lambda: Answers(_NoBacklog(), _wait))
+
+    @property
+    def is_over(self) -> bool:
+        """Return whether nothing is left."""
+        return not self.sends and not self.under_way.postponed
 
     def lets_pass(self, account: Account, outlet: Outlet | None) -> bool:
         """Tell whether a client that is sent something sees nothing of what is late."""
@@ -52,13 +65,42 @@ class _Late:
 
     def keep(self, send: Send) -> None:
         self.sends.append(send)
-        if not isinstance(send, Publish):
-            return
-        for index in range(send.run.count):
-            subject = send.run.subject(index)
+        if isinstance(send, Publish):
+            self.note(send.run)
+
+    def note(self, run: PubRun) -> None:
+        """Note the subjects of messages that are late."""
+        for index in range(run.count):
+            subject = run.subject(index)
             if subject not in self.subjects and len(self.subjects) <= _SUBJECTS_MAX:
                 self.subjects.add(subject)
                 self.generation = -1  # to be looked up
+
+
+class _NoBacklog:
+    """What is late has no backlog."""
+
+    backlog_bytes = 0
+
+
+def _wait() -> None:
+    """Nothing goes on before the next turn."""
+
+
+@dataclass(slots=True, eq=False)
+class _LateRun:
+    """Messages of which some have yet to arrive, from the next one on. Postponable."""
+
+    router: Router
+    run: PubRun
+    answers: Answers
+    next: int = 0
+
+    def receive(self, now: int) -> None:
+        """Go on, unless it is all done."""
+        self.next = self.router.route(self.run, None, now, self.next, late=self.answers)
+        if self.next < self.run.count:
+            self.answers.postpone(self)
 
 
 class LateOutput:
@@ -111,16 +153,38 @@ class LateOutput:
                 late.keep(send)
         return passing
 
-    def send(self, send: Callable[[Account, Send], object]) -> None:
-        """Have sent what there is time for, and one thing at least, as clients come first and may
-        have used it all. Of several accounts, each has its turn."""
+    def route(self, account: Account, run: PubRun, now: int) -> bool:
+        """Publish messages of an account; tell whether all of them have arrived everywhere. If not,
+        what follows them has to be kept."""
+        if self.is_over:
+            account.router.route(run, None, now)
+            return True
+        late = self.waiting.get(account) or _Late()
+        _LateRun(account.router, run, late.under_way).receive(now)
+        if not late.under_way.postponed:
+            return True
+        late.note(run)
+        self.waiting[account] = late
+        return False
+
+    def send(self, send: Callable[[Account, Send], object], now: int) -> None:
+        """Have sent what there is time for, and one thing at least, or to some, as clients come
+        first and may have used it all. Of several accounts, each has its turn."""
         is_first = True
+        deliveries = self._deliveries
         for account in list(self.waiting):
             late = self.waiting[account]
-            while late.sends and (is_first or self.has_time):
+            while not late.is_over and (is_first or self.has_time):
+                if not late.under_way.postponed:
+                    send(account, late.sends.popleft())
+                else:
+                    if self.is_over:
+                        deliveries.left = sys.maxsize
+                    elif is_first:
+                        deliveries.left = max(deliveries.left, deliveries.most // _LEAST_SHARE)
+                    late.under_way.resume(now)
                 is_first = False
-                send(account, late.sends.popleft())
             del self.waiting[account]
-            if late.sends:
+            if not late.is_over:
                 self.waiting[account] = late  # behind the others
                 return

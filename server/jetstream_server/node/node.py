@@ -445,17 +445,19 @@ class Node:
             passing = self.late.passing(account, sends)
         sent = self._send_to(account, passing, now)
         if sent < len(passing):
-            self.late.keep(account, passing[sent])
-            self._send_to(account, self.late.passing(account, passing[sent + 1 :]), now)
+            if account not in self.late.waiting:
+                self.late.keep(account, passing[sent])
+                sent += 1
+            self._send_to(account, self.late.passing(account, passing[sent:]), now)
 
     def _send_late(self, now: int) -> None:
-        self.late.send(lambda account, send: self._send_to(account, [send], now, waits=False))
+        self.late.send(lambda account, send: self._send_to(account, [send], now, waits=False), now)
 
     def _send_to(
         self, account: Account, sends: Sequence[Send], now: int, *, waits: bool = True
     ) -> int:
         """Send in order; return how many, which is all of them if there is time, or if nothing is
-        to wait for it."""
+        to wait for it. The last one may be under way still."""
         at = 0
         while at < len(sends):
             try:
@@ -471,10 +473,10 @@ class Node:
                         send.answers.release(send.size)
                     elif isinstance(send, Handover):
                         _hand_over(send, now)
-                    elif not waits or self.late.has_time:
-                        account.router.route(send.run, None, now)
-                    else:
+                    elif waits and not self.late.has_time:
                         return at - 1
+                    elif not self.late.route(account, send.run, now):
+                        return at
             except Exception as error:
                 self.containment.contain(error, now)
         return at

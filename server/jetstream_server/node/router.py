@@ -104,11 +104,14 @@ class Router:
         start: int = 0,
         stop: int | None = None,
         answers: Answers | None = None,
+        late: Answers | None = None,
     ) -> int:
         """Deliver messages `start` up to `stop` of a run to everybody who wants them.
 
         Args:
             answers: of whoever says all this, who has to wait as soon as requests are put off here.
+            late: where the rest of a message of the server is put off that reaches more than a
+                turn has time for; None to deliver all of it at once.
 
         Returns:
             How far it came: `stop`, or where requests were put off.
@@ -141,16 +144,21 @@ class Router:
                     sender.unanswered(run, index, cut)
             elif targets.cost <= COST_AT_ONCE_MAX:
                 self._deliver(targets, 0, targets.width, run, index, cut, sender, now)
-            elif answers is None:
+            elif answers is None and (late is None or targets.cost <= deliveries.most):
                 deliveries.left -= cost_of(cut - index, targets.cost)
                 self._deliver(targets, 0, targets.width, run, index, cut, sender, now)
             elif deliveries.left <= 0:
                 break
             else:
+                waiting = answers if answers is not None else late
+                assert waiting is not None, "or all of them had got it"
                 cut = min(cut, index + self._messages_at_once(targets))
-                _Wide(self, targets, run, index, cut, sender, answers).receive(now)
+                _Wide(self, targets, run, index, cut, sender, waiting).receive(now)
             index = cut
-            if answers is not None and answers.postponed:
+            if answers is not None:
+                if answers.postponed:
+                    break
+            elif late is not None and late.postponed:
                 break
         return index
 

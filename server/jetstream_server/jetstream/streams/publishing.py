@@ -174,7 +174,7 @@ class StreamPublishing:
         answers.look_again()
         return True
 
-    def _has_to_look(self, commit: Candidate, stretch: Stretch | None) -> bool:
+    def _looks_first(self, commit: Candidate, stretch: Stretch | None) -> bool:
         """Tell whether what a batch expects has to be found out again before its commit is
         taken."""
         if stretch is None or stretch.answers is None or self.atomic_batches is None:
@@ -221,7 +221,7 @@ class StreamPublishing:
                 if can_wait and not is_short(contents.store, wanted):
                     self._ahead = None
                     return Looking.TOO_FAR
-            if names.BATCH_COMMIT in message.special and self._has_to_look(message, stretch):
+            if names.BATCH_COMMIT in message.special and self._looks_first(message, stretch):
                 return Looking.TOO_FAR
             if not self._ingest.admit(run.size(index), now):
                 raise errors.TOO_MANY_REQUESTS()
