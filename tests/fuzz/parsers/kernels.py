@@ -216,11 +216,14 @@ def _questions(data: bytes, kernel: Any, fields: array[int]) -> object:
 
 def ids_in_headers(data: bytes) -> None:
     """Blocks of headers with a bar between two: who asks for what, and which ids are new."""
-    used = (message_ids, frames, seen_ids.SeenIds)
-    _beside(data, _ids_in_headers, used, (message_ids_pure, frames_pure, seen_ids_pure.SeenIds))
+    used = (message_ids, frames, records, seen_ids.SeenIds)
+    pure = (message_ids_pure, frames_pure, records_pure, seen_ids_pure.SeenIds)
+    _beside(data, _ids_in_headers, used, pure)
 
 
-def _ids_in_headers(data: bytes, kernel: Any, tracing: Any, seen_type: Any) -> object:
+def _ids_in_headers(
+    data: bytes, kernel: Any, tracing: Any, counting: Any, seen_type: Any
+) -> object:
     fields = array("i")
     at = 0
     # The ids of long runs are looked for sixteen at once.
@@ -233,6 +236,7 @@ def _ids_in_headers(data: bytes, kernel: Any, tracing: Any, seen_type: Any) -> o
         kernel.first_special(data, fields, 0, count),
         kernel.first_special(data, fields, 0, count, b"S"),
         tracing.first_traced(data, fields, 0, count),
+        counting.count_headed(fields, count // 2, count),
     ]
     seen = seen_type()
     start, first_seq = 0, 5

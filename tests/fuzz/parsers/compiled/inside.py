@@ -23,7 +23,7 @@ _KERNELS_OF = {
     "kernel-subjects": ("subjects",),
     "kernel-acks": ("acks",),
     "kernel-gets": ("single_gets",),
-    "kernel-ids": ("message_ids", "frames", "seen_ids"),
+    "kernel-ids": ("message_ids", "frames", "records", "seen_ids"),
     "kernel-columns": ("columns", "filters"),
     "kernel-filters": ("filters",),
 }
