@@ -41,7 +41,7 @@ def without_pauses(steps: InSteps[T]) -> T:
             return result
 
 
-def settled(steps: InSteps[T], *refusals: type[Exception]) -> InSteps[Callable[[], T]]:
+def found_out(steps: InSteps[T], *refusals: type[Exception]) -> InSteps[Callable[[], T]]:
     """Find something out before it is asked for.
 
     Args:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from jetstream_server.core.steps import InSteps, Stint, settled, without_pauses
+from jetstream_server.core.steps import InSteps, Stint, found_out, without_pauses
 
 
 def counted(steps: int) -> InSteps[str]:
@@ -27,8 +27,8 @@ def test_steps_lead_to_a_result() -> None:
 
 
 def test_a_result_waits_until_it_is_asked_for() -> None:
-    assert without_pauses(settled(counted(2), LookupError))() == "2 steps"
-    answer = without_pauses(settled(refused(), LookupError))
+    assert without_pauses(found_out(counted(2), LookupError))() == "2 steps"
+    answer = without_pauses(found_out(refused(), LookupError))
     for _ in range(2):
         with pytest.raises(LookupError, match="nothing there"):
             answer()
@@ -36,7 +36,7 @@ def test_a_result_waits_until_it_is_asked_for() -> None:
 
 def test_what_nobody_foresaw_does_not_wait() -> None:
     with pytest.raises(LookupError):
-        without_pauses(settled(refused(), ValueError))
+        without_pauses(found_out(refused(), ValueError))
 
 
 def test_a_step_ends_when_enough_is_done() -> None:

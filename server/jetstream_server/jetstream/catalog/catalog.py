@@ -17,7 +17,7 @@ from jetstream_server.base.limits import OUTBOX_LOW_BYTES
 from jetstream_server.core.containment import Incident
 from jetstream_server.core.disjoint_patterns import DisjointPatterns
 from jetstream_server.core.pattern_tree import TooManyMeetError
-from jetstream_server.core.steps import InSteps, settled, without_pauses
+from jetstream_server.core.steps import InSteps, found_out, without_pauses
 from jetstream_server.core.subject import overlap_search
 from jetstream_server.core.subscription import Outlet
 from jetstream_server.jetstream import errors
@@ -639,11 +639,11 @@ class Catalog:
     def compare_subjects(self, config: StreamConfig) -> InSteps[ComparedSubjects]:
         """Compare the subjects that a stream is to have with each other and with those of other
         streams; what comes of it is true until the next step of anything."""
-        own = yield from settled(check_subjects(config), ApiError)
+        own = yield from found_out(check_subjects(config), ApiError)
         if len(config.subjects) > _SUBJECTS_AT_ONCE:
             yield
         subjects = subjects_of(config)
-        others = yield from settled(
+        others = yield from found_out(
             self._captured.overlap(config.name, subjects, self._follow_changed), TooManyMeetError
         )
         return ComparedSubjects(own, others)

@@ -217,10 +217,10 @@ class StreamTemplates:
             )
         self._check_overlap(config.config)
         self._catalog.check_template(config.config.changed(name=_PLACEHOLDER))
-        settled = with_defaults(config.config, self._catalog.server_limits.duplicate_window_ns)
+        completed = with_defaults(config.config, self._catalog.server_limits.duplicate_window_ns)
         streams_max = config.max_streams if config.max_streams > 0 else -1
         template = self._add(
-            config.model_copy(update={"config": settled, "max_streams": streams_max})
+            config.model_copy(update={"config": completed, "max_streams": streams_max})
         )
         self._save()
         return template
