@@ -14,7 +14,7 @@ from pydantic import Field
 
 from jetstream_server.base.errors import ApiError, StoreError
 from jetstream_server.core.provenance import is_own_subject
-from jetstream_server.core.steps import settled
+from jetstream_server.core.steps import found_out
 from jetstream_server.core.subject import is_valid_literal
 from jetstream_server.jetstream import errors
 from jetstream_server.jetstream.api.long_requests import answered_in_steps
@@ -115,7 +115,7 @@ def _restore(catalog: Catalog, request: Request) -> Iterator[dict[str, Any] | No
     if "/" in name or "\\" in name:
         raise errors.STREAM_NAME_CONTAINS_PATH_SEPARATORS()
     limits = catalog.limits.tier(config.num_replicas) or AccountLimits()
-    subjects_are_right = yield from settled(check_subjects(config), ApiError)
+    subjects_are_right = yield from found_out(check_subjects(config), ApiError)
     check_config(
         config,
         limits,

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import orjson
 
 from jetstream_server.base.errors import ApiError, StoreError
-from jetstream_server.core.steps import InSteps, settled
+from jetstream_server.core.steps import InSteps, found_out
 from jetstream_server.jetstream import errors
 from jetstream_server.jetstream.configs.consumer_checks import (
     check,
@@ -158,7 +158,7 @@ def _note_filters(stream: Stream) -> None:
 def compare_filters(stream: Stream, config: ConsumerConfig) -> InSteps[ComparedFilters]:
     """Compare the filters that a consumer is to have with each other and, in a work queue, with
     those of others; the outcome holds only until something else takes a step."""
-    own = yield from settled(check_filters(config), ApiError)
+    own = yield from found_out(check_filters(config), ApiError)
     if len(config.filter_subjects) > _FILTERS_AT_ONCE:
         yield
     are_taken = False
