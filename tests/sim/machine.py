@@ -7,6 +7,7 @@ and the thread of the flush (`clock.py`), the disk (`disk.py`), sockets (`networ
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -30,6 +31,7 @@ from jetstream_server.store.disk.journal import Journal
 from jetstream_server.store.disk.keyring import Keyring
 from jetstream_server.store.disk.reserve import Reserve
 from jetstream_server.store.disk.store_folder import open_folder
+from jetstream_server.store.memory import MemoryStore
 from jetstream_server.store.vault import FileVault
 
 from tests.sim.audit import audit
@@ -101,6 +103,17 @@ class WatchedVault(FileVault):
             return used
 
         store.append_run, store.append = watched_run, watched
+        if isinstance(store, MemoryStore):
+            keep_only = store._keep_only
+
+            def kept(sequences: Iterable[int]) -> int:
+                store.append = append  # what stays is stored again
+                try:
+                    return keep_only(sequences)
+                finally:
+                    store.append = watched
+
+            store._keep_only = kept  # type: ignore[method-assign]
         return store
 
 

@@ -9,6 +9,7 @@ begun must finish.
 
     python -m tests.sim.simulator --seed 7 --turns 5000
     python -m tests.sim.simulator --seed 0 --seeds 1000
+    python -m tests.sim.simulator --seed 0 --seeds 1000 --sliced
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import gc
 import hashlib
 import sys
 from collections.abc import Iterable
+from contextlib import nullcontext
 from random import Random
 
 from jetstream_server.base.clock import MICROSECOND, MILLISECOND, SECOND
@@ -29,6 +31,7 @@ from tests.sim.disk import PowerLostError
 from tests.sim.life import require
 from tests.sim.machine import Machine
 from tests.sim.network import Frame, Link, Network
+from tests.sim.slices import small_slices
 from tests.sim.witness import Witness
 from tests.sim.workload import Workload
 
@@ -190,6 +193,7 @@ def main(arguments: Iterable[str]) -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--seeds", type=int, default=1, help="run so many, from --seed on")
     parser.add_argument("--turns", type=int, default=300)
+    parser.add_argument("--sliced", action="store_true", help="little is done at once")
     parser.add_argument("--quiet", action="store_true", help="only bad seeds")
     options = parser.parse_args(list(arguments))
     bad, totals = [], dict[str, int]()
@@ -200,7 +204,8 @@ def main(arguments: Iterable[str]) -> int:
             gc.collect()
         simulation = Simulation(seed, options.turns)
         try:
-            digest = simulation.run()
+            with small_slices(seed) if options.sliced else nullcontext():
+                digest = simulation.run()
         except Exception as error:
             bad.append(seed)
             print(f"seed {seed}: {type(error).__name__}: {error}"[:600], flush=True)

@@ -63,6 +63,14 @@ FOUND = {
     7701460: "on a full disk a mark took the number of one that waited for room, and was outlived",
 }
 
+# The same, of those in which little is done at once.
+FOUND_SLICED = {
+    7690022: "(the watcher's) what a purge of a stream in memory leaves was taken for stored twice",
+    7690123: "a publish behind 1,250 new subjects was a stretch without end for its stream",
+    7690206: "a stream whose disk failed between the slices of its request was said to be made",
+    7690219: "the same",
+}
+
 
 @pytest.mark.parametrize("seed", range(1, 15))
 def test_nothing_false_is_said_and_everything_finishes(simulator: ModuleType, seed: int) -> None:
@@ -72,6 +80,18 @@ def test_nothing_false_is_said_and_everything_finishes(simulator: ModuleType, se
 @pytest.mark.parametrize("seed", FOUND, ids=lambda seed: f"{seed}: {FOUND[seed]}")
 def test_seeds_that_once_failed(simulator: ModuleType, seed: int) -> None:
     simulator.Simulation(seed, 300).run()
+
+
+@pytest.mark.parametrize("seed", range(1, 8))
+def test_nothing_false_is_said_between_slices(simulator: ModuleType, seed: int) -> None:
+    with simulator.small_slices(seed):
+        simulator.Simulation(seed, TURNS).run()
+
+
+@pytest.mark.parametrize("seed", FOUND_SLICED, ids=lambda seed: f"{seed}: {FOUND_SLICED[seed]}")
+def test_sliced_seeds_that_once_failed(simulator: ModuleType, seed: int) -> None:
+    with simulator.small_slices(seed):
+        simulator.Simulation(seed, 300).run()
 
 
 def test_a_seed_says_the_same_whatever_the_order_of_sets() -> None:
