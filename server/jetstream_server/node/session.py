@@ -231,7 +231,7 @@ class Session:
     @property
     def has_postponed(self) -> bool:
         """Return whether it has heard more than it has acted on, and is not to hear more yet."""
-        return bool(self.answers.postponed or self._ops or self.parser.has_more)
+        return bool(self.answers.postponed or self._ops) or self.parser.has_more
 
     # -- one turn ----------------------------------------------------------------------------
 

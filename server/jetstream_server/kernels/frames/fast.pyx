@@ -2,7 +2,7 @@
 """The compiled twin of `pure.py`: same functions, same answers; the reasons are given there.
 
 What looks at the messages of one chunk keeps the GIL, as it takes less time than another thread
-needs to wake up for it; only long ones are copied without.
+needs to wake up for it; only long ones are scanned and copied without.
 """
 
 from cpython cimport array
@@ -120,6 +120,36 @@ cdef Py_ssize_t _take(
     return payload_stop + 2
 
 
+cdef Py_ssize_t _scan(
+    const char* raw,
+    Py_ssize_t at,
+    Py_ssize_t stop,
+    Py_ssize_t control_line_max,
+    Py_ssize_t payload_max,
+    bint headers,
+    int** found,
+    Py_ssize_t* count,
+) noexcept nogil:
+    """Find publishes from `at` on; return where the first byte is that was not taken, -1 when there
+    was no memory."""
+    cdef Py_ssize_t after, room = 0
+    cdef int* grown
+    while True:
+        if count[0] == room:
+            room = room * 2 if room else 32
+            grown = <int*>realloc(found[0], room * WIDTH * sizeof(int))
+            if grown == NULL:
+                return -1
+            found[0] = grown
+        after = _take(
+            raw, at, stop, control_line_max, payload_max, headers, found[0] + count[0] * WIDTH
+        )
+        if after < 0:
+            return at
+        at = after
+        count[0] += 1
+
+
 def scan_publishes(
     bytes chunk,
     Py_ssize_t start,
@@ -134,30 +164,17 @@ def scan_publishes(
     """
     cdef const char* raw = PyBytes_AS_STRING(chunk)
     cdef Py_ssize_t stop = PyBytes_GET_SIZE(chunk)
-    cdef Py_ssize_t at = start, after
-    cdef Py_ssize_t count = 0, room = 0
+    cdef Py_ssize_t at = start, count = 0
     cdef int* found = NULL
-    cdef int* grown
-    cdef bint out_of_memory = False
     if stop > 0x7FFFFFFF:
         raise OverflowError("a chunk of 2 GiB or more does not fit the fields of a PubRun")
-    while True:
-        if count == room:
-            room = room * 2 if room else 32
-            grown = <int*>realloc(found, room * WIDTH * sizeof(int))
-            if grown == NULL:
-                out_of_memory = True
-                break
-            found = grown
-        after = _take(
-            raw, at, stop, control_line_max, payload_max, headers, found + count * WIDTH
-        )
-        if after < 0:
-            break
-        at = after
-        count += 1
     try:
-        if out_of_memory:
+        if stop - start < WITHOUT_GIL_BYTES:
+            at = _scan(raw, at, stop, control_line_max, payload_max, headers, &found, &count)
+        else:
+            with nogil:
+                at = _scan(raw, at, stop, control_line_max, payload_max, headers, &found, &count)
+        if at < 0:
             raise MemoryError
         if count:
             array.extend_buffer(fields, <char*>found, count * WIDTH)
