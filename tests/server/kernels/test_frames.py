@@ -218,6 +218,20 @@ def test_encoded_messages_of_a_part_of_a_run(frames: Any) -> None:
     assert encoded == (b"MSG s1 9 2\r\np1\r\nMSG s2 9 2\r\np2\r\n", 4)
 
 
+def test_long_chunks_are_read_and_written_as_short_ones_are(frames: Any) -> None:
+    messages = [
+        (b"s.%d" % i, b"r.%d" % i, b"NATS/1.0\r\n\r\n" * (i % 2), b"p" * i) for i in range(600)
+    ]
+    chunk = b"".join(publish(*message) for message in messages) + b"PUB torn"
+    assert len(chunk) > 2 * 65_536
+    assert scan(frames, chunk) == scan(frames_pure, chunk)
+    fields = array("i")
+    frames.scan_publishes(chunk, 0, fields, 4096, 1 << 20, True)
+    assert messages_of(PubRun(chunk, fields)) == messages
+    written = frames.encode_messages(chunk, fields, 0, 600, b"7", True)
+    assert written == frames_pure.encode_messages(chunk, fields, 0, 600, b"7", True)
+
+
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_the_environment_forces_the_pure_twin(kernel: str) -> None:
     code = f"from jetstream_server.kernels import {kernel} as k; print(k.TWIN, *k.__all__)"
