@@ -146,8 +146,6 @@ class Pump:
         elif self._waiting or self.node.has_held:
             held, self._waiting = self._waiting + self.node.take_held(), []
             self.node.release(held, now)
-        else:
-            return
         # A release can set off more: deliveries that go on, a republished message that another
         # stream stores. Its turn is the next one, so that clients have work meanwhile.
         if self.node.has_held or (commit is not None and commit.has_fresh):

@@ -39,6 +39,7 @@ class HeldCommit:
         self.settled = 0
         self.is_stalled = False
         self.is_crowded = False
+        self.is_through = False  # the next write goes past the queue
         self.full = None
         self.unflushed_bytes = 0
 
@@ -47,7 +48,9 @@ class HeldCommit:
         return bool(self.dirty)
 
     def write_through(self, now):
-        return False
+        is_through, self.is_through = self.is_through, False
+        self.dirty += is_through  # who learns that it was written queues something more
+        return is_through
 
     def take(self, now=None):
         if not self.dirty:
@@ -127,6 +130,17 @@ def test_what_waits_for_the_disk_leaves_after_the_flush(listening, until, on_loo
             assert await news.heard(0.05) == b""
             news.commit.gate.set()
             assert await news.heard() == b"MSG news 1 1\r\n"
+
+    on_loop(main())
+
+
+def test_what_a_write_past_the_queue_sets_off_is_flushed_without_waiting(listening, until, on_loop):
+    async def main():
+        async with listening() as news:
+            news.commit.is_through = True
+            news.served.pump.wake()
+            await until(lambda: news.commit.flushes == 1)
+            news.commit.gate.set()
 
     on_loop(main())
 
