@@ -147,7 +147,9 @@ class Output:
         `head` is the JSON up to the number, as in `{"stream":"ORDERS","seq":`. Messages without
         a reply get nothing.
         """
-        cut, _, target = self.reply_stretch(run, start, stop)
+        cut, reply, target = self.reply_stretch(run, start, stop)
+        if cut == stop and not reply:
+            return
         if cut == stop and target is not None and _takes_frames(target):  # as nearly always
             data, content_bytes = acks.encode_pub_acks(
                 run.chunk, run.fields, start, stop, target.sid, head, first_seq
