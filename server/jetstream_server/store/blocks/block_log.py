@@ -314,6 +314,9 @@ class BlockLog:
             needed = open_block.used + size
         if needed > len(open_block.buffer):
             room = min(2 * len(open_block.buffer), self._block_bytes)
+            if needed > self._block_bytes < 2 * open_block.used:
+                # Of tombstones alone there may be more than fills a block, and each is small.
+                room = needed + needed // 4
             open_block.move(max(room, needed))
         return open_block
 
