@@ -26,6 +26,7 @@ Ranges = list[tuple[int, int]]
 _GRANULARITY_NS = 250 * MILLISECOND
 # When much is over at once, others get their turn in between: some milliseconds each.
 _REMOVED_AT_ONCE = 1000
+_LOOKED_AT_ONCE = 500  # that last
 _PAUSE_NS = MILLISECOND
 
 
@@ -142,31 +143,44 @@ class Expiry:
         return oldest.timestamp + self.config.max_age if oldest else None
 
     def _oldest_mortal(self) -> StoredMessage | None:
-        """Return the oldest message that does not last, and forget lasting ones that are gone."""
+        """Return the oldest message that does not last, and forget lasting ones that are gone.
+
+        Behind very many that last it is not found at once: then one of these is returned, and the
+        next call goes on from there.
+        """
         ttls, store = self.ttls, self._store
         if len(ttls.lasting) > 2 * store.state().messages:
             ttls.lasting = {s for s in ttls.lasting if store.load(s) is not None}
         message = store.load_next(None, self._mortal_from)
-        while message is not None and message.sequence in ttls.lasting:
+        left = _LOOKED_AT_ONCE
+        while message is not None and message.sequence in ttls.lasting and left:
+            left -= 1
             self._mortal_from = message.sequence + 1
             message = store.load_next(None, self._mortal_from)
         return message
 
     def _remove_singly(self, due: list[int], now: int) -> Ranges:
         ended = [message for message in map(self._store.load, due) if message is not None]
+        mortal_from = 0
         if self.config.max_age > 0:
             taken = {message.sequence for message in ended}
             message = self._oldest_mortal()
+            left = _LOOKED_AT_ONCE
             while (
                 message is not None
                 and message.timestamp + self.config.max_age <= now
                 and len(ended) < _REMOVED_AT_ONCE
+                and left
             ):
-                if message.sequence not in self.ttls.lasting and message.sequence not in taken:
+                if message.sequence in self.ttls.lasting:
+                    left -= 1
+                elif message.sequence not in taken:
                     ended.append(message)
-                message = self._store.load_next(None, message.sequence + 1)
+                mortal_from = message.sequence + 1
+                message = self._store.load_next(None, mortal_from)
         ended.sort(key=lambda message: message.sequence)
         self._store.delete([message.sequence for message in ended])
+        self._mortal_from = max(self._mortal_from, mortal_from)
         if self.config.subject_delete_marker_ttl:
             # The last one removed decides whether its subject gets a marker.
             last = {message.subject: message for message in ended}

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from jetstream_server.base.clock import MILLISECOND, SECOND
 from jetstream_server.base.errors import StoreError
+from jetstream_server.jetstream.streams.removal import expiry
 
 _MARKER = b"NATS/1.0\r\nNats-Marker-Reason: MaxAge\r\nNats-TTL: 1m30s\r\nNats-Rollup: sub\r\n\r\n"
 
@@ -56,6 +57,39 @@ def test_ttls_and_ages(bench: Any) -> None:
     bench.publish(stream)
     bench.advance(60 * SECOND)
     assert kept(stream) == [3]
+    assert bench.context.deadlines.next_deadline() is None
+
+
+def test_very_many_that_last_are_passed_over_some_at_a_time(
+    bench: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Behind 300,000 of them a tick took half a second, and 3.6 s where they are in files."""
+    monkeypatch.setattr(expiry, "_LOOKED_AT_ONCE", 10)
+    stream = bench.stream(max_age=3 * SECOND, allow_msg_ttl=True)
+    mortal = (1, 2, 50, 130, 131)
+    for number in range(1, 132):
+        if number in mortal:
+            bench.publish(stream, b"s.a")
+        else:
+            bench.publish(stream, b"s.a", b"", "Nats-TTL: never")
+    looks, tick, load_next = [0], stream.tick, stream.store.load_next
+
+    def counted(wanted: Any, sequence: int) -> Any:
+        looks[-1] += 1
+        return load_next(wanted, sequence)
+
+    def ticked(now: int) -> None:
+        looks.append(0)
+        tick(now)
+
+    monkeypatch.setattr(stream.store, "load_next", counted)
+    monkeypatch.setattr(stream, "tick", ticked)
+    bench.advance(4 * SECOND)
+    assert kept(stream) == [n for n in range(1, 132) if n not in mortal]
+    assert max(looks) < 60, looks
+    bench.publish(stream)
+    bench.advance(60 * SECOND)
+    assert len(kept(stream)) == 131 - len(mortal)
     assert bench.context.deadlines.next_deadline() is None
 
 
