@@ -42,13 +42,16 @@ class SystemEvents:
 
     Args:
         node: what it tells about; started at `now`.
+
+    Attributes:
+        next_at: when `run` has something to do.
     """
 
     def __init__(self, node: Node, now: int) -> None:
         self._node = node
         self._account = node.accounts[node.options.system_account]
         self._stats_gap_ns = SECOND
-        self._stats_at = now + _FIRST_STATS_NS
+        self.next_at = now + _FIRST_STATS_NS
 
     # -- clients -----------------------------------------------------------------------------
 
@@ -98,15 +101,11 @@ class SystemEvents:
 
     def run(self, now: int) -> None:
         """Tell how the server is doing, when it is time for that."""
-        if now < self._stats_at:
+        if now < self.next_at:
             return
-        self._stats_at = now + self._stats_gap_ns
+        self.next_at = now + self._stats_gap_ns
         self._stats_gap_ns = min(2 * self._stats_gap_ns, _STATS_NS_MAX)
         self.tell_stats(now)
-
-    def next_deadline(self) -> int:
-        """Return when `run` has something to do."""
-        return self._stats_at
 
     def tell_stats(self, now: int) -> None:
         """Tell how the server is doing."""

@@ -132,7 +132,7 @@ class Pump:
             return
         commit = self._commit
         flush = None
-        if commit is not None and not commit.write_through(now):
+        if commit is not None and not (commit.lazily_ns and commit.write_through(now)):
             flush = commit.take(now)
         if flush is not None:
             self._waiting += self.node.take_held()

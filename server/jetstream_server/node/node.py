@@ -57,7 +57,13 @@ Held = list[tuple[Account, list[Send]]]
 
 
 class Chronicle(Protocol):
-    """Tells others what happens to a node."""
+    """Tells others what happens to a node.
+
+    Attributes:
+        next_at: when `run` has something to do.
+    """
+
+    next_at: int
 
     def connected(self, session: Session, now: int) -> None:
         """A client has logged in."""
@@ -77,10 +83,6 @@ class Chronicle(Protocol):
 
     def run(self, now: int) -> None:
         """Tell what is due."""
-        ...
-
-    def next_deadline(self) -> int:
-        """Return when `run` has something to do."""
         ...
 
 
@@ -303,7 +305,7 @@ class Node:
                 self._tick(session, now)
         if self.lame_duck is not None:
             self.tell(self.lame_duck.run, now)
-        if self.chronicle is not None and self.chronicle.next_deadline() <= now:
+        if self.chronicle is not None and self.chronicle.next_at <= now:
             self.tell(self.chronicle.run, now)
         self._run_accounts(now)
         workload.end()
@@ -394,8 +396,8 @@ class Node:
             deadline = other
         if self.lame_duck is not None and not self.lame_duck.is_over:
             deadline = min(deadline, self.lame_duck.next_deadline())
-        if self.chronicle is not None and (other := self.chronicle.next_deadline()) < deadline:
-            deadline = other
+        if self.chronicle is not None and self.chronicle.next_at < deadline:
+            deadline = self.chronicle.next_at
         return None if deadline == NEVER else deadline
 
     def rest(self) -> bool:

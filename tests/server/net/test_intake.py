@@ -234,6 +234,7 @@ class SlowCommit:
     """A queue to a disk that is stuck until the test lets it go on."""
 
     is_stalled = False
+    lazily_ns = 0
     is_crowded = False
     full = None
     stalled = ()

@@ -37,6 +37,7 @@ class HeldCommit:
         self.dirty = 0
         self.flushes = 0
         self.settled = 0
+        self.lazily_ns = 1
         self.is_stalled = False
         self.is_crowded = False
         self.is_through = False  # the next write goes past the queue
