@@ -366,8 +366,11 @@ class StreamSource:
         first = yield from self._older_copies.find(known, at)
         if first is None:
             return None
-        state = (yield from self._watch.states(age_max_s=0)).get(known.name)
-        return None if state is None else (yield from self._older_copies.find(state, at))
+        try:
+            state = yield from self._watch.control.state_reaching(known.name, at.created, at.next)
+        except StreamNotFoundError:
+            return None
+        return (yield from self._older_copies.find(state, at))
 
     @property
     def _counts_overtaken(self) -> bool:

@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from jetstream_spark.client.agreement import Agreement
+from jetstream_spark.client.control import Control, StreamState
 from jetstream_spark.client.flow import Message
 from jetstream_spark.client.operation import Operation
 from jetstream_spark.fetch import direct_fetch
@@ -150,6 +151,10 @@ def _believed(message: Message) -> DirectMessage | None:
     return stored._replace(sequence=int(theirs), previous=int(previous))
 
 
+def _as_told(self: Any, stream: str, created: str, reached: int) -> Operation[StreamState]:
+    return (yield from self.stream_state(stream))
+
+
 MUTANTS = {
     "a batch is sent row by row": Mutant(
         "atomic", BatchPublisher, "_write", _row_by_row, "in part"
@@ -206,6 +211,9 @@ MUTANTS = {
     ),
     "a leader is believed that something is not there": Mutant(
         CLUSTERS, Agreement, "wait", _nothing, "unexplained"
+    ),
+    "a leader is believed that a stream is not as far as it was": Mutant(
+        CLUSTERS, Control, "state_reaching", _as_told, "unexplained", is_rare=True
     ),
     "nobody looks whether files were put back": Mutant("older", OlderCopies, "find", _nothing, ""),
     "frames of an earlier attempt are not waited for": Mutant(

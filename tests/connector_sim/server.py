@@ -29,7 +29,7 @@ from jetstream_server.store.vault import FileVault
 
 from jetstream_spark.client.control import CONSUMER_PREFIX
 from tests.connector_sim.replica import LaggingStore
-from tests.connector_sim.stale_leader import StaleLeader
+from tests.connector_sim.stale_leader import Memory, StaleLeader
 from tests.connector_sim.wire import Wire
 from tests.sim.clock import Agenda, SimLoop, SimWorker
 from tests.sim.disk import SimDisk
@@ -86,6 +86,7 @@ class Server:
         self.disk = SimDisk(Random(random.randrange(1 << 30)))
         self._random = random
         self._flush_ns = flush_ns
+        self._memory = Memory()  # of a leader that is stale
         self._wires: list[Wire] = []
         self._copy: SimDisk | None = None
 
@@ -154,7 +155,7 @@ class Server:
             wire.server.cluster = "C"
             chance = Random(self._random.randrange(1 << 30))
             wire.server.protocol = StaleLeader(
-                wire.server.protocol, wire.server, self._is_stale, chance
+                wire.server.protocol, wire.server, self._is_stale, self._memory, chance
             )
         wire.server.protocol.connection_made(wire.server)
 

@@ -59,6 +59,10 @@ def _nothing() -> None:
     pass
 
 
+def _as_it_is(data: bytes) -> bytes:
+    return data
+
+
 class Wire:
     """One connection, as the client and the network see it; it is a link's carrier.
 
@@ -190,6 +194,7 @@ class Transport:
 
     Attributes:
         protocol: who reads, None until somebody does.
+        written: takes what is written, and returns what is sent.
         other_address, cluster: added to the first INFO, unless empty.
     """
 
@@ -199,6 +204,7 @@ class Transport:
         self._wire = wire
         self._written = 0
         self._down_at = 0
+        self.written: Callable[[bytes], bytes] = _as_it_is
         self._is_closing = False
         self._is_told = False  # the server knows that it is over
         self._is_paused = self._is_full = False
@@ -259,6 +265,7 @@ class Transport:
         wire, at = self._wire, 0
         if not self._written:
             data = self._greeting(bytes(data))
+        data = self.written(bytes(data))
         wire.digest(data)
         wire.said.append((False, self._written, data))
         now = wire.agenda.clock.now_ns
