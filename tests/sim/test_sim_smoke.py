@@ -60,6 +60,7 @@ FOUND = {
     7607879: "what was stored in a folder that the journal had made on a full disk was lost",
     7603588: "(the disk's) a folder stayed whose name could not be synced",
     7601556: "(the witness's) a consumer that came back with a backup delivers headers only",
+    7706064: "a note of the journal was carried out and lost that its process had not synced",
     7701460: "on a full disk a mark took the number of one that waited for room, and was outlived",
 }
 

@@ -27,6 +27,7 @@ Invariants:
 - A note that was durable and cannot be read is damage, not a torn tail. If only its content is
   damaged, the file it is about counts as damaged; if even the path is gone, `damage` says so for as
   long as the copy of the journal is there.
+- What a start finds is made durable before it is believed, as the removals that it carries out are.
 - How much was durable is noted in a file of its own before anybody is told, without a sync: it
   outlives the process, and whatever is left of it after a power cut is true as well. So a file is
   removed only when the note of it is durably gone.
@@ -438,7 +439,8 @@ class Journal:
             found: list[tuple[Reading, _Half]] = []
             for half, noted in zip(self._halves, reached.halves, strict=True):
                 path = half.path
-                stored = self._disk.read(path) or b""
+                if stored := self._disk.read(path) or b"":
+                    self._make_durable(path)
                 reading = journal_entries.read(stored, noted)
                 self._serial = max(self._serial, reading.highest + 1, noted[0] + 1)
                 if reading.damage:
@@ -465,6 +467,21 @@ class Journal:
             self.damage = self.damage or self._known_damage()
         except OSError as error:
             raise StoreError(f"the journal cannot be used: {error.strerror}", str(path)) from error
+
+    def _make_durable(self, path: Path) -> None:
+        """See to it that what is about to be believed outlives a power cut.
+
+        The process that wrote it may have been killed before its sync, or the sync have failed.
+        """
+        handle, _ = self._disk.open(path)
+        try:
+            self._disk.sync(handle)
+        except OSError as error:
+            if error.errno not in FULL_ERRNOS:
+                raise
+        finally:
+            self._disk.close(handle)
+        self._disk.sync_folder(self._root)
 
     def _set_aside(self, path: Path, stored: bytes, reading: Reading) -> None:
         """Keep a copy of a file that is damaged, and say so."""

@@ -390,6 +390,27 @@ def test_what_a_start_removes_again_does_not_come_back_when_the_note_is_gone(
         assert disk.read(STREAMS / "a" / "1.blk") is None
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_a_note_that_its_process_did_not_sync_is_durable_before_it_is_believed(
+    sim_disk_module: Any, seed: int
+) -> None:
+    disk = sim_disk_module.SimDisk(Random(seed))
+    disk.make_folder(ROOT)
+    commit = running(disk)
+    put(commit, "stays", b"1")
+    put(commit, "goes", b"2")
+    flush(commit, 1)
+    journal = Journal(ROOT, disk)
+    journal.load()
+    disk.fail_in = 2  # the sync, after that of the folder and the write
+    with pytest.raises(OSError, match="error"):
+        journal.remove(STREAMS / "goes", is_folder=True)
+    # Killed: the next process finds all that was written, and tells and does accordingly.
+    assert [found(running(disk), config(name)) for name in ("stays", "goes")] == [b"1", None]
+    disk.restart()
+    assert [found(running(disk), config(name)) for name in ("stays", "goes")] == [b"1", None]
+
+
 def test_folders_that_a_killed_process_made_are_durable_before_the_note_is_gone(
     sim_disk_module: Any,
 ) -> None:
@@ -571,6 +592,7 @@ def test_an_interrupted_wipe_leaves_what_there_was(disk: Any, sim_disk_module: A
             flush(commit, 1 + PLACE_NS)
         except sim_disk_module.PowerLostError:
             disk.restart()
+        disk.dark_in = None
         journal = Journal(ROOT, disk)
         journal.load()
         assert journal.damage == ""
