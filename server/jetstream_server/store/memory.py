@@ -209,9 +209,10 @@ class MemoryStore:
             if len(self._subjects.get(subject, ())) > limit and subject not in overfull:
                 self._trim_subject(subject, limit, len(self._messages), removed)
         while overfull and (left := _REMOVED_AT_ONCE - len(removed)) > 0:
-            subject = next(iter(overfull))
-            if self._trim_subject(subject, limit, left, removed):
-                del overfull[subject]
+            # From the end: a dictionary looks for its first key behind all that were there.
+            subject, _ = overfull.popitem()
+            if not self._trim_subject(subject, limit, left, removed):
+                overfull[subject] = None
         return removed
 
     def _trim_subject(

@@ -137,14 +137,16 @@ class Enforcement:
         if overfull and self._compaction.is_rewriting():  # or rewrites would pile up in a flush
             overfull = {}
         while overfull and len(gone) < DELETED_AT_ONCE:
-            number = next(iter(overfull))
+            # From the end: a dictionary looks for its first key behind all that were there.
+            number, _ = overfull.popitem()
             excess = max(counts[number] - limit, 0)  # some may have been removed meanwhile
             count = min(excess, DELETED_AT_ONCE - len(gone))
             if count:
                 gone.extend(islice(self._subjects.sequences_of(number), count))
             if count == excess:
-                del overfull[number]
                 trimmed += [number] if excess else []
+            else:
+                overfull[number] = None
         if not gone:
             return
         if limit == 1:  # the one that stays is known: spare the next call the search for it

@@ -166,4 +166,20 @@ class Removal:
 
     def _tell_removed(self, ranges: list[tuple[int, int]], now: int) -> None:
         if ranges:
-            self._consumers.tell(lambda consumer: consumer.removed(ranges, now), now)
+            whole = _joined(ranges) if len(ranges) > 1 else ranges
+            self._consumers.tell(lambda consumer: consumer.removed(whole, now), now)
+
+
+def _joined(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return the same sequences in as few half-open ranges as can be, rising: where all subjects
+    are trimmed there are thousands of one sequence each, which mostly follow each other."""
+    joined: list[tuple[int, int]] = []
+    first = end = 0
+    for start, stop in sorted(ranges):
+        if start > end:
+            if end:
+                joined.append((first, end))
+            first = start
+        end = max(end, stop)
+    joined.append((first, end))
+    return joined

@@ -145,7 +145,7 @@ def test_markers_as_probed(bench: Any, make_consumer: Any) -> None:
     assert [m.subject for m in markers] == [b"s.a", b"s.b", b"s.e"]
     assert {m.headers for m in markers} == {_MARKER}
     assert consumer.told[-3:] == [("stored", n, n) for n in (7, 8, 9)]
-    assert ("removed", [(n, n + 1) for n in range(1, 7)]) in consumer.told
+    assert ("removed", [(1, 7)]) in consumer.told
     bench.advance(2 * SECOND)
     assert kept(stream) == []
     assert stream.store.last_seq == 9  # a marker leaves no marker

@@ -111,3 +111,17 @@ def test_limits_to_interest_sweeps(bench: Any, make_consumer: Any) -> None:
     stream.add_consumer(make_consumer("c", b"s.b"))
     stream.reconfigure(bench.config(retention="interest"), bench.now)
     assert seqs(stream) == [2]
+
+
+def test_consumers_hear_of_what_follows_each_other_as_one(bench: Any, make_consumer: Any) -> None:
+    """Of 5000 subjects that are trimmed together each was looked for by itself, in 35 us."""
+    stream = bench.stream(subjects=["s.*"])
+    for _ in range(2):
+        bench.publish_all(stream, [(b"s.%d" % n, b"", ()) for n in range(20)])
+    bench.publish_all(stream, [(b"s.alone", b"", ())])
+    bench.publish_all(stream, [(b"s.%d" % n, b"", ()) for n in range(5)])
+    stream.add_consumer(consumer := make_consumer("c"))
+    config = stream.config.changed(max_msgs_per_subject=1)
+    stream.reconfigure(config, bench.now)
+    assert [each for each in consumer.told if each[0] == "removed"] == [("removed", [(1, 26)])]
+    assert stream.store.state().messages == 21
