@@ -94,19 +94,20 @@ class ClientConnection(asyncio.Protocol):
 
     def write_output(self) -> None:
         """Write the session's outbox; close afterwards if the session says so."""
-        session = self._session
-        if session.outbox and not self._transport.is_closing():
-            was_high = session.backlog_bytes >= OUTBOX_HIGH_BYTES
+        session, transport = self._session, self._transport
+        outbox = session.outbox
+        if outbox and not transport.is_closing():
+            was_high = outbox.backlog_bytes >= OUTBOX_HIGH_BYTES
             self._write(session.take_output())
-            session.outbox.backlog_bytes = self._transport.get_write_buffer_size()
-            if was_high and session.backlog_bytes <= OUTBOX_LOW_BYTES:
+            outbox.backlog_bytes = transport.get_write_buffer_size()
+            if was_high and outbox.backlog_bytes <= OUTBOX_LOW_BYTES:
                 # The socket took it all, so `resume_writing` will not come to say so.
                 self._pump.node.drained(session)
                 self._pump.wake()
         if session.closing:
-            if session.outbox or self._is_stuck():
-                self._transport.abort()
-            elif not self._transport.is_closing():
+            if outbox or self._is_stuck():
+                transport.abort()
+            elif not transport.is_closing():
                 self._say_goodbye(session.closing)
                 self._close()
             # The socket may live on for a while; the client's share of a queue group must not.

@@ -132,7 +132,8 @@ class Pump:
             return
         commit = self._commit
         flush = None
-        if commit is not None and not (commit.lazily_ns and commit.write_through(now)):
+        is_written = commit is not None and commit.lazily_ns > 0 and commit.write_through(now)
+        if commit is not None and not is_written:
             flush = commit.take(now)
         if flush is not None:
             self._waiting += self.node.take_held()
@@ -146,6 +147,8 @@ class Pump:
         elif self._waiting or self.node.has_held:
             held, self._waiting = self._waiting + self.node.take_held(), []
             self.node.release(held, now)
+        elif not is_written:
+            return  # there was nothing to do
         # A release can set off more: deliveries that go on, a republished message that another
         # stream stores. Its turn is the next one, so that clients have work meanwhile.
         if self.node.has_held or (commit is not None and commit.has_fresh):
