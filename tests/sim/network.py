@@ -185,7 +185,7 @@ class Link:
     def _reached_server(self, piece: bytes) -> None:
         if self._is_told or self._is_closing or not self.is_open:
             return
-        if self._is_paused:
+        if self._is_paused or self._unread:  # what came before is read first
             self._unread.append(piece)
         else:
             self.protocol.data_received(piece)

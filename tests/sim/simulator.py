@@ -10,6 +10,7 @@ begun must finish.
     python -m tests.sim.simulator --seed 7 --turns 5000
     python -m tests.sim.simulator --seed 0 --seeds 1000
     python -m tests.sim.simulator --seed 0 --seeds 1000 --sliced
+    python -m tests.sim.simulator --seed 0 --seeds 1000 --small
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ import errno
 import gc
 import hashlib
 import sys
-from collections.abc import Iterable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
 from random import Random
 
 from jetstream_server.base.clock import MICROSECOND, MILLISECOND, SECOND
@@ -31,7 +32,7 @@ from tests.sim.disk import PowerLostError
 from tests.sim.life import require
 from tests.sim.machine import Machine
 from tests.sim.network import Frame, Link, Network
-from tests.sim.slices import small_slices
+from tests.sim.small_bounds import small_slices, small_structures
 from tests.sim.witness import Witness
 from tests.sim.workload import Workload
 
@@ -194,8 +195,12 @@ def main(arguments: Iterable[str]) -> int:
     parser.add_argument("--seeds", type=int, default=1, help="run so many, from --seed on")
     parser.add_argument("--turns", type=int, default=300)
     parser.add_argument("--sliced", action="store_true", help="little is done at once")
+    parser.add_argument("--small", action="store_true", help="and a few messages are very many")
     parser.add_argument("--quiet", action="store_true", help="only bad seeds")
     options = parser.parse_args(list(arguments))
+    around: Callable[[int], AbstractContextManager[object]] = nullcontext
+    if options.small or options.sliced:
+        around = small_structures if options.small else small_slices
     bad, totals = [], dict[str, int]()
     gc.freeze()  # the modules; of the rest, a few megabytes a seed, most is garbage at its end
     gc.disable()
@@ -204,7 +209,7 @@ def main(arguments: Iterable[str]) -> int:
             gc.collect()
         simulation = Simulation(seed, options.turns)
         try:
-            with small_slices(seed) if options.sliced else nullcontext():
+            with around(seed):
                 digest = simulation.run()
         except Exception as error:
             bad.append(seed)

@@ -72,6 +72,11 @@ FOUND_SLICED = {
     7690219: "the same",
 }
 
+# And of those in which a few messages are very many as well.
+FOUND_SMALL = {
+    7680162: "(the network's) what came when nobody read was read after what came then",
+}
+
 
 @pytest.mark.parametrize("seed", range(1, 15))
 def test_nothing_false_is_said_and_everything_finishes(simulator: ModuleType, seed: int) -> None:
@@ -93,6 +98,12 @@ def test_nothing_false_is_said_between_slices(simulator: ModuleType, seed: int) 
 def test_sliced_seeds_that_once_failed(simulator: ModuleType, seed: int) -> None:
     with simulator.small_slices(seed):
         simulator.Simulation(seed, 300).run()
+
+
+@pytest.mark.parametrize("seed", [*range(1, 8), *FOUND_SMALL])
+def test_nothing_false_is_said_where_a_few_are_very_many(simulator: ModuleType, seed: int) -> None:
+    with simulator.small_structures(seed):
+        simulator.Simulation(seed, TURNS if seed < 8 else 300).run()
 
 
 def test_a_seed_says_the_same_whatever_the_order_of_sets() -> None:
