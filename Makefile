@@ -17,7 +17,7 @@ help:
 	@echo "make kernels  compiles the kernels beside their sources, for work on them"
 	@echo "make bench  this server beside the genuine one, on this machine"
 	@echo "make stall  how long what one client sends keeps another one waiting, ours beside genuine"
-	@echo "make sim    whole servers through simulated crashes, SIM_SEEDS times (1000)"
+	@echo "make sim    whole servers through simulated crashes, twice SIM_SEEDS times (1000)"
 	@echo "make sim-connector  the connector through simulated faults, SIM_SEEDS times (20000)"
 	@echo "make model  stores, streams, consumers and more beside obvious twins: thousands of examples"
 	@echo "make soak   the demo again and again, SOAK_RUNS times (20), 30 crashes, a cluster's outages, copies under chaos"
@@ -173,6 +173,7 @@ SIM_SEEDS ?= 1000
 
 sim: $(READY)-test
 	$(BIN)/python -m tests.sim.simulator --quiet --seed 1000 --seeds $(SIM_SEEDS)
+	$(BIN)/python -m tests.sim.simulator --quiet --seed 1000 --seeds $(SIM_SEEDS) --small
 
 # Reads and writes through cuts, crashes and restarts of everything, then each byte cut.
 .PHONY: sim-connector
