@@ -140,23 +140,24 @@ class Stream:
     def tick(self, now: int) -> None:
         """Do what is due: remove what is over, store what schedules ask for, forget old ids and
         batches; then set the alarm again."""
-        contents, alarm, before = self.contents, self._alarm, self.store.state().messages
+        contents, alarm = self.contents, self._alarm
         alarm.rang()
         contents.forget_ids(now)
         if not self.store.offline:
             try:
+                before = self.store.state().messages
                 self.removal.sweep_on(now)
                 contents.expire(now)
-                fire_schedules(contents, self.context.log, now)
+                # Of a thousand streams all may age at the same time, and have schedules come up.
+                gone = max(before - self.store.state().messages, 0)
+                fired = fire_schedules(contents, self.context.log, now)
+                self.context.workload.spend(gone // MESSAGES_OF_UNIT + fired)
             except StoreError as failure:
                 self.context.log("ERR", f"stream '{self.name}': expiry failed: {failure}")
                 alarm.set(now, now + _FAILED_EXPIRY_RETRY_NS)
             else:
                 contents.arm_expiry(now)
         self.publishing.expire(now)
-        gone = before - self.store.state().messages
-        if gone > 0:  # of a thousand streams all may age at the same time
-            self.context.workload.spend(gone // MESSAGES_OF_UNIT)
 
     # -- life ------------------------------------------------------------------------------
 

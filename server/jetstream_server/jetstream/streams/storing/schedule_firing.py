@@ -10,16 +10,17 @@ from jetstream_server.jetstream.streams.messages.candidate import Candidate
 from jetstream_server.jetstream.streams.storing.single_storing import store_single
 
 
-def fire_schedules(contents: Contents, log: Callable[[str, str], None], now: int) -> None:
-    """Store what has come up; what is refused is left out, and noted.
+def fire_schedules(contents: Contents, log: Callable[[str, str], None], now: int) -> int:
+    """Store what has come up; what is refused is left out, and noted. Return how many there were.
 
     Raises:
         StoreError: what is left comes up again.
     """
     schedules = contents.schedules
     if schedules is None:
-        return
+        return 0
     copies = schedules.pop_due(contents.store, now)
+    count = len(copies)
     try:
         while copies:
             copy = copies[0]
@@ -33,3 +34,4 @@ def fire_schedules(contents: Contents, log: Callable[[str, str], None], now: int
     except StoreError:
         schedules.postpone(copies, now)
         raise
+    return count
