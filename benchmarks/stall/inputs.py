@@ -385,6 +385,55 @@ def _publish(subjects: int, count: int, payload: bytes = b"", **settings: object
     return act
 
 
+def _publish_with_gaps(port: int) -> None:
+    """Make stream S with 500,000 messages of 1,000,000: all the others were on one subject, which
+    keeps its last one."""
+    until_s, pairs = time.monotonic() + PREPARE_S_MAX, 500_000
+    with Wire(port, TIMEOUT_S) as wire:
+        wire.subscribe_inbox()
+        wire.api(*_stream(max_msgs_per_subject=1))
+        for start in range(0, pairs, _WINDOW):
+            stop = min(start + _WINDOW, pairs)
+            frames = (b"PUB S.%d 0\r\n\r\nPUB S.again 0\r\n\r\n" % n for n in range(start, stop))
+            wire.sock.sendall(b"".join(frames))
+            _wait_stored(wire, stop + 1, until_s)
+
+
+def _trace_to_many(port: int) -> None:
+    """Publish five traced messages to 100,000 subscriptions."""
+    headers = b"NATS/1.0\r\nNats-Trace-Dest: traces\r\n\r\n"
+    with Wire(port, TIMEOUT_S) as listener, Wire(port, TIMEOUT_S) as wire:
+        listener.sock.sendall(b"".join(b"SUB many %d\r\n" % (n + 10) for n in range(100_000)))
+        listener.ping()
+        size = len(headers)
+        wire.sock.sendall(b"HPUB many %d %d\r\n%b\r\n" % (size, size, headers) * 5)
+        _count(listener, b"HMSG many", 5 * 100_000)
+
+
+def _commit_expecting(count: int) -> Act:
+    """Commit a batch whose messages each expect the last sequence of a wildcard of its own."""
+
+    def act(port: int) -> None:
+        with Wire(port, TIMEOUT_S, {"headers": True}) as wire:
+            wire.subscribe_inbox()
+            wire.ping()
+            for number in range(1, count + 1):
+                headers = (
+                    b"NATS/1.0\r\nNats-Batch-Id: b\r\nNats-Batch-Sequence: %d\r\n"
+                    b"Nats-Expected-Last-Subject-Sequence: 0\r\n"
+                    b"Nats-Expected-Last-Subject-Sequence-Subject: S.*.none%d\r\n"
+                    % (number, number)
+                )
+                headers += b"Nats-Batch-Commit: 1\r\n\r\n" if number == count else b"\r\n"
+                sizes = len(headers), len(headers)
+                wire.sock.sendall(
+                    b"HPUB S.new.%d %b.a %d %d\r\n%b\r\n" % (number, wire.inbox, *sizes, headers)
+                )
+            _count(wire, b'"batch":"b"', 1)
+
+    return act
+
+
 def _wait_stored(wire: Wire, count: int, until_s: float) -> None:
     """Wait until stream S has so many messages: the genuine server drops what comes faster than it
     stores.
@@ -676,5 +725,21 @@ INPUTS = [
         "a list of 150 consumers of 150,000 subjects in memory",
         _requests(("CONSUMER.LIST.S", None)),
         _make_readers_of_many,
+    ),
+    Input(
+        "500,000 missing sequences, asked for 5 times",
+        _all_at_once(*[("STREAM.INFO.S", {"deleted_details": True})] * 5),
+        _publish_with_gaps,
+    ),
+    Input(
+        "a stream of 1,000,000 subjects in memory deleted",
+        _delete_stream,
+        _publish(1_000_000, 1_000_000, storage="memory"),
+    ),
+    Input("5 traced messages to 100,000 subscriptions", _trace_to_many),
+    Input(
+        "a batch that expects 300 wildcards of 150,000 subjects",
+        _commit_expecting(300),
+        _publish(150_000, 150_000, allow_atomic=True),
     ),
 ]
