@@ -17,7 +17,6 @@ Specification: docs/reference/publishing.md.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from enum import IntEnum
 
 from jetstream_server.base.errors import ApiError, StoreError
@@ -61,6 +60,7 @@ class Looking(IntEnum):
     NEAR = 0
     FAR = 1  # perhaps at very many subjects
     TOO_FAR = 2  # at more than there is time for now: it is not taken yet
+    BATCH_TOO_FAR = 3  # the same, for the messages of the batch that it commits
 
 
 class StreamPublishing:
@@ -82,7 +82,6 @@ class StreamPublishing:
         self._runs = RunStoring(contents, self._pub_ack, self._refusals, answers)
         self._ingest = Ingest(context.ingest_limits)
         self._is_metered = bool(context.ingest_limits)  # a turn takes only so much
-        self._ahead: Iterator[None] | None = None  # what the last message that looks too far does
         self.atomic_batches: AtomicBatches | None = None
         self.fast_batches: FastBatches | None = None
         self.follow(contents.config)
@@ -159,10 +158,14 @@ class StreamPublishing:
         if answers is None:
             return False
         store, workload = self._contents.store, self._context.workload
-        other = names.special_headers(stretch.run.headers(index)).get(_OTHER_SUBJECT, b"")
-        if looking is Looking.TOO_FAR:
-            rest, steps = stretch.postponed_from(index), self._ahead
-            wanted = store.filter([other]) if steps is None else None
+        special = names.special_headers(stretch.run.headers(index))
+        other = special.get(_OTHER_SUBJECT, b"")
+        if looking is not Looking.FAR:
+            rest, steps, wanted = stretch.postponed_from(index), None, None
+            if looking is Looking.BATCH_TOO_FAR and self.atomic_batches is not None:
+                steps = self.atomic_batches.look_ahead(special[names.BATCH_ID])
+            else:
+                wanted = store.filter([other])
             Search(store, wanted, rest, answers, workload, steps).postpone()
             return True
         if is_literal(other):
@@ -179,10 +182,8 @@ class StreamPublishing:
         taken."""
         if stretch is None or stretch.answers is None or self.atomic_batches is None:
             return False
-        if names.BATCH_ID not in commit.special:
-            return False
-        self._ahead = self.atomic_batches.look_ahead(commit)
-        return self._ahead is not None
+        batch_id = commit.special.get(names.BATCH_ID)
+        return batch_id is not None and self.atomic_batches.has_to_look(batch_id)
 
     # -- single messages -------------------------------------------------------------------
 
@@ -219,10 +220,9 @@ class StreamPublishing:
                 wanted = contents.store.filter([other])
                 can_wait = stretch is not None and stretch.answers is not None
                 if can_wait and not is_short(contents.store, wanted):
-                    self._ahead = None
                     return Looking.TOO_FAR
             if names.BATCH_COMMIT in message.special and self._looks_first(message, stretch):
-                return Looking.TOO_FAR
+                return Looking.BATCH_TOO_FAR
             if not self._ingest.admit(run.size(index), now):
                 raise errors.TOO_MANY_REQUESTS()
             if outcome is not None:

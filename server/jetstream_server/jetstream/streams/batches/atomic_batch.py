@@ -58,6 +58,11 @@ class _OpenAtomicBatch:
     messages: list[Candidate] = field(default_factory=list)
     compared_max: int = field(default_factory=lambda: COMPARED_AT_ONCE)
 
+    @property
+    def known(self) -> list[KnownLast]:
+        """What its messages expect of the subjects of patterns."""
+        return [each.known for each in self.messages if each.known is not None]
+
 
 class AtomicBatches:
     """The open batches of one stream."""
@@ -108,18 +113,22 @@ class AtomicBatches:
         sequence = take_batch(self._contents, messages, now)
         return self._pub_ack.batch(sequence, batch_id, len(messages))
 
-    def look_ahead(self, commit: Candidate) -> Iterator[None] | None:
-        """Return the steps in which what a batch expects is found out again before it is committed,
-        None if there is time to do so in one turn."""
-        batch = self._open.get(commit.special[names.BATCH_ID])
+    def has_to_look(self, batch_id: bytes) -> bool:
+        """Tell whether what a batch expects has to be found out again before it is committed,
+        because one turn has no time to bring it up to date."""
+        batch = self._open.get(batch_id)
+        known = [] if batch is None else batch.known
+        if batch is None or not known:
+            return False
+        return not is_little(known, self._contents.store, batch.compared_max)
+
+    def look_ahead(self, batch_id: bytes) -> Iterator[None]:
+        """Find out again, in steps, what a batch expects."""
+        batch = self._open.get(batch_id)
         if batch is None:
-            return None
-        store = self._contents.store
-        known = [each.known for each in batch.messages if each.known is not None]
-        if not known or is_little(known, store, batch.compared_max):
-            return None
+            return iter(())
         batch.compared_max *= 2  # it ends, however much comes meanwhile
-        return _find_again(store, known)
+        return _find_again(self._contents.store, batch.known)
 
     def _joined(
         self, message: Candidate, position: int, commit: bytes, now: int
