@@ -193,7 +193,8 @@ def choose(
 
 
 def _choose_cluster(program: Program, random: Random) -> None:
-    if random.random() < 0.2:
+    # A cluster has what one of its servers was given back from the others.
+    if random.random() < 0.2 and not program.put_backs:
         program.has_stale_leaders = True
         program.faults = [*program.faults, "stale", "stale"]
         program.fault_pause_s = min(program.fault_pause_s, 4)
