@@ -15,7 +15,7 @@ from jetstream_server.store.blocks import tombstone
 from tests.attack.acts import mutated
 from tests.attack.draws import RAW
 from tests.fuzz.parsers import kernels, targets
-from tests.fuzz.parsers.compiled.build import BuildError, build
+from tests.fuzz.parsers.compiled.build import _SOURCE, BuildError, build
 
 INPUTS = 150
 TARGETS = kernels.TARGETS | targets.TARGETS
@@ -65,6 +65,10 @@ def test_the_command_says_how_many_inputs_there_were(tmp_path):
         [*command, "--corpus", str(tmp_path)], capture_output=True, text=True, env=os.environ
     )
     assert done.returncode == 0 and "inputs in all, 0 targets tripped" in done.stdout
+
+
+def test_the_driver_is_where_it_is_built_from():
+    assert b"LLVMFuzzerTestOneInput" in _SOURCE.read_bytes()
 
 
 def test_who_has_no_clang_is_told_what_to_install(tmp_path, monkeypatch):

@@ -12,7 +12,7 @@ from pathlib import Path
 # Two drivers: for targets that are kernels, and for those that are Python, whose steps from line to
 # line have that many counters.
 DRIVERS = {"driver": 0, "driver-of-lines": 1 << 14}
-_SOURCE = Path(__file__).with_name("driver.c")
+_SOURCE = Path(__file__).parent / "native" / "driver.c"
 _SERVER = Path(__file__).parents[4] / "server"
 _KERNELS = _SERVER / "jetstream_server" / "kernels"
 # What goes beyond its memory or has no meaning in C ends the process; optimised as little as is
