@@ -132,6 +132,8 @@ class StaleLeader:
         sid = next((sid for start, sid in self._listening if reply.startswith(start)), b"")
         if not sid:
             return b""
+        if subject.startswith(b"_INBOX."):
+            return b""  # who listens there, all servers know
         if not subject.startswith((_API, b"$JS.")):
             status = b"NATS/1.0 503\r\n\r\n"
             return b"HMSG %b %b %d %d\r\n%b\r\n" % (reply, sid, len(status), len(status), status)

@@ -97,6 +97,16 @@ FOUND_OF_RIVALS = {
 # Played with all there is by now.
 FOUND_SINCE = {
     1254655: "files were put back that were older than the ledger, and nothing else (simulator)",
+    1371202: "a server that starts slowly did so as the faults ended (simulator)",
+}
+
+
+# The same with clusters.
+FOUND_OF_CLUSTERS = {
+    1351134: "a server of a cluster was given older files, and nobody else knew better (simulator)",
+    1360181: "a leader was asked who listens to an inbox (simulator)",
+    1362433: "the same",
+    1400133: "a leader told twice within one look that its stream had less than was read",
 }
 
 
@@ -147,6 +157,11 @@ def test_seeds_with_rivals_that_once_failed(simulation: ModuleType, seed: int) -
 @pytest.mark.parametrize("seed", FOUND_SINCE, ids=lambda seed: f"{seed}")
 def test_seeds_of_all_kinds_that_once_failed(simulation: ModuleType, seed: int) -> None:
     _play(simulation.Simulation(seed, simulation.choose(seed, has_clusters=False)))
+
+
+@pytest.mark.parametrize("seed", FOUND_OF_CLUSTERS, ids=lambda seed: f"{seed}")
+def test_seeds_of_clusters_that_once_failed(simulation: ModuleType, seed: int) -> None:
+    _play(simulation.Simulation(seed, simulation.choose(seed)))
 
 
 def _play(played: Any) -> None:
