@@ -163,7 +163,7 @@ class Inquiry:
         before = self._stream
         assert before is not None, "can_look says that there is a stream"
         yield from pass_queue(self._control, before.name, subject.decode())
-        now = yield from self._control.stream_state(before.name)
+        now = yield from self._control.state_reaching(before.name, before.created, after + 1)
         if now.created != before.created or now.next <= after:
             raise StreamRecreatedError(
                 f"stream '{before.name}' was deleted and made again, or brought back from an older "

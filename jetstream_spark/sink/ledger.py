@@ -172,7 +172,9 @@ class Ledger:
             committed, entry, revision = yield from self._usable(self._entries(key))
             if _is_ahead(committed, stream) or _is_ahead(entry, stream):
                 # They were written after the look, or the stream was restored.
-                stream = yield from self._control.stream_state(self._stream)
+                reached = max(_reached(committed, stream), _reached(entry, stream))
+                known = self._stream, stream.created, reached
+                stream = yield from self._control.state_reaching(*known)
             are_gone = False
             if committed is not None and self._is_committed(committed, stream):
                 attempt = self._committed(key, committed, entry)
@@ -675,12 +677,18 @@ class Ledger:
             ) from None
 
 
+def _reached(entry: dict[str, Any] | None, stream: StreamState) -> int:
+    """How far an entry says that a stream had come; 0 if it says nothing of this incarnation."""
+    if entry is None or entry["created"] != stream.created:
+        return 0
+    return int(max(entry["next"], entry["last"] + 1))
+
+
 def _is_ahead(entry: dict[str, Any] | None, stream: StreamState) -> bool:
     """Whether an entry is about another incarnation of a stream, or about more than it holds."""
     if entry is None:
         return False
-    reached = max(entry["next"], entry["last"] + 1)
-    return bool(entry["created"] != stream.created or reached > stream.next)
+    return bool(entry["created"] != stream.created or _reached(entry, stream) > stream.next)
 
 
 def _fingerprint(entry: dict[str, Any]) -> Fingerprint | None:

@@ -246,6 +246,9 @@ class Earlier:
         state = yield from self._control.stream_state(stream)
         return replace(state, next=self._following)
 
+    def state_reaching(self, stream: str, created: str, reached: int):
+        return self.stream_state(stream)
+
 
 def earlier(make_ledger, version: int, following: int, kind: ScopeKind = ScopeKind.QUERY):
     """A ledger that sees the stream brought back from an older snapshot."""
