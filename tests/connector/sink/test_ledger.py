@@ -257,6 +257,28 @@ def earlier(make_ledger, version: int, following: int, kind: ScopeKind = ScopeKi
     return ledger
 
 
+def test_a_leader_that_is_behind_does_not_take_a_batch_back(
+    make_ledger, stream, monkeypatch
+) -> None:
+    """One of three replicas that was halted tells of less than was stored, and not only once."""
+    publish(stream, 10)
+    attempt = make_ledger(3).begin(0)
+    publish(stream, 10)
+    make_ledger(3).finish(attempt, PRINT, 20)
+    make_ledger(3).commit(3)
+    told = iter([6, 6])
+    ask = Control.stream_state
+
+    def behind(self, name):
+        state = yield from ask(self, name)
+        config = state.config | {"num_replicas": 3}
+        return replace(state, config=config, next=state.next - next(told, 0))
+
+    monkeypatch.setattr(Control, "stream_state", behind)
+    assert make_ledger(3).begin(0).standing is Standing.COMMITTED
+    assert next(told, None) is None
+
+
 def test_a_stream_from_an_older_snapshot_gets_the_batch_again(make_ledger, stream, caplog) -> None:
     publish(stream, 10)
     attempt = make_ledger(3).begin(0)
