@@ -15,7 +15,7 @@ pytestmark = pytest.mark.genuine
 
 NAMES = ("bundled", "genuine")
 CONFIG = {"name": "S", "subjects": ["s.>"]}
-# A consumer that has given nothing for so long is made again.
+# A consumer that has given nothing for so long is made again, with its stream.
 DEAF_AFTER_S = 5.0
 
 
@@ -32,7 +32,11 @@ class Client:
     """Takes snapshots and restores them over a raw connection."""
 
     def __init__(self, url: str) -> None:
-        self._socket = socket.create_connection(("127.0.0.1", int(url.rsplit(":", 1)[1])))
+        self._port = int(url.rsplit(":", 1)[1])
+        self._connect()
+
+    def _connect(self) -> None:
+        self._socket = socket.create_connection(("127.0.0.1", self._port))
         self._socket.settimeout(30)
         self._input = self._socket.makefile("rb")
         self._messages: dict[str, list[Message]] = {}
@@ -94,7 +98,13 @@ class Client:
         return self.next(sid)
 
     def api(self, verb: str, payload: bytes | dict[str, Any] = b"") -> dict[str, Any]:
-        return dict(json.loads(self.ask("$JS.API." + verb, payload).payload))
+        answer = self.ask("$JS.API." + verb, payload)
+        return dict(json.loads(answer.payload)) if answer.payload else {"error": answer.headers}
+
+    def done(self, verb: str, payload: bytes | dict[str, Any] = b"") -> dict[str, Any]:
+        answer = self.api(verb, payload)
+        assert "error" not in answer, (verb, answer)
+        return answer
 
     def begin(self, **request: Any) -> str:
         inbox = f"_INBOX.snapshot{time.monotonic_ns():x}"
@@ -129,33 +139,40 @@ class Client:
 
     def fill(self, count: int, size: int = 100) -> None:
         """Make a stream with gaps at both ends and within, and a consumer in the middle of it."""
-        self.api("STREAM.CREATE.S", CONFIG)
+        replies: list[str] = []
+        for attempt in range(6):
+            self._fill_anew(count, size)
+            if len(replies := self._pulled(f"pulled{attempt}")) == 5:
+                break
+            # Nothing of the attempt before is kept, not even the connection.
+            self.end()
+            self._connect()
+        assert len(replies) == 5
+        for index, answer in ((0, b"+ACK"), (2, b"+ACK"), (3, b"-NAK")):
+            self.ask(replies[index], answer)
+        self.done("STREAM.PURGE.S", {"seq": 2})
+        for sequence in sorted({7, count + 1}):
+            self.done("STREAM.MSG.DELETE.S", {"seq": sequence})
+
+    def _fill_anew(self, count: int, size: int) -> None:
+        """Make the stream, its messages, and the consumer."""
+        self.done("STREAM.CREATE.S", CONFIG)
         for number in range(count):
             body = bytes((number * 7919 + at * at) % 251 for at in range(size))
             headers = b"NATS/1.0\r\nA: b\r\n\r\n" if number % 2 else b""
             self.publish(f"s.{number % 3}", body, "", headers)
-        self.ask("s.last", b"end")
-        replies: list[str] = []
-        for attempt in range(6):
-            if len(replies := self.pulled(f"pulled{attempt}")) == 5:
-                break
-        assert len(replies) == 5
-        for index, answer in ((0, b"+ACK"), (2, b"+ACK"), (3, b"-NAK")):
-            self.ask(replies[index], answer)
-        self.api("STREAM.PURGE.S", {"seq": 2})
-        for sequence in (7, count + 1):
-            self.api("STREAM.MSG.DELETE.S", {"seq": sequence})
+        stored = json.loads(self.ask("s.last", b"end").payload)
+        assert stored == {"stream": "S", "seq": count + 1}
+        consumer = {"durable_name": "C", "ack_policy": "explicit"}
+        self.done("CONSUMER.DURABLE.CREATE.S.C", {"stream_name": "S", "config": consumer})
 
-    def pulled(self, inbox: str) -> list[str]:
-        """Make the consumer and pull five messages; return their replies, none if it is deaf.
+    def _pulled(self, inbox: str) -> list[str]:
+        """Pull five messages; return their replies, fewer if the consumer is deaf.
 
         The genuine server may say that a consumer is there before it listens: a 503, or silence
         while one of the same name, from the test before, still listens; and now and then the new
         one never does, and answers each request with a 503.
         """
-        self.api("CONSUMER.DELETE.S.C")
-        consumer = {"durable_name": "C", "ack_policy": "explicit"}
-        self.api("CONSUMER.DURABLE.CREATE.S.C", {"stream_name": "S", "config": consumer})
         sid, replies = self.subscribe(inbox), []
         self.publish("$JS.API.CONSUMER.MSG.NEXT.S.C", b'{"batch":5}', inbox)
         until = time.monotonic() + DEAF_AFTER_S
@@ -186,14 +203,20 @@ class Client:
 
     def end(self) -> None:
         for name in self.api("STREAM.NAMES")["streams"] or []:
-            self.api(f"STREAM.DELETE.{name}")
+            self.done(f"STREAM.DELETE.{name}")
         self._input.close()
         self._socket.close()
 
 
+@pytest.fixture(scope="module")
+def genuine_url(start_genuine) -> str:
+    """A server that no other file's streams and consumers were on."""
+    return str(start_genuine().url)
+
+
 @pytest.fixture
-def clients(bundled_url, genuine):
-    made = {name: Client(url) for name, url in zip(NAMES, (bundled_url, genuine.url), strict=True)}
+def clients(bundled_url, genuine_url):
+    made = {name: Client(url) for name, url in zip(NAMES, (bundled_url, genuine_url), strict=True)}
     yield made
     for client in made.values():
         client.end()
