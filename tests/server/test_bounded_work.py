@@ -19,7 +19,7 @@ from jetstream_server.base.clock import MILLISECOND, SECOND
 from jetstream_server.base.nuid import Nuid
 from jetstream_server.config.options import ServerOptions
 from jetstream_server.core import deliveries
-from jetstream_server.jetstream.api import consumers
+from jetstream_server.jetstream.api import consumers, messages
 from jetstream_server.jetstream.api import streams as api_streams
 from jetstream_server.jetstream.api.dispatch import Api
 from jetstream_server.jetstream.api.streams import SEQUENCES_OF_UNIT
@@ -41,6 +41,7 @@ from jetstream_server.store import gaps, memory
 from jetstream_server.store.blocks import block_gaps
 from jetstream_server.store.disk.commit import GroupCommit
 from jetstream_server.store.disk.disk import OsDisk
+from jetstream_server.store.file import FileStore
 from jetstream_server.store.vault import FileVault
 
 from tests.traced_lines import lines_of
@@ -1070,6 +1071,43 @@ def test_many_purges_at_once_take_turns(
     assert store.state().messages == 30
     # Some begin, and one goes on.
     assert max(purged) <= 3, purged
+
+
+@pytest.mark.parametrize("storage", ["memory", "file"])
+@pytest.mark.parametrize("no_erase", [True, False])
+def test_messages_of_large_blocks_are_erased_in_turns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, storage: str, no_erase: bool
+) -> None:
+    """Each goes through its whole block: with 8 MiB, twenty in one write took turns of 270 ms."""
+    monkeypatch.setattr(messages, "ERASED_BYTES_OF_UNIT", 100)  # so the block is a large one
+    bench = Bench(tmp_path)
+    assert b'"error"' not in bench.ask(
+        "STREAM.CREATE.S", {"name": "S", "subjects": ["s.>"], "storage": storage}
+    )
+    bench.say(b"".join(b"PUB s.%d.x 0\r\n\r\n" % n for n in range(300)))
+    catalog, run, erased = bench.node.accounts["$G"].catalog, bench.node.run, [0]
+    assert catalog is not None
+    store = catalog.streams["S"].store
+    if isinstance(store, FileStore):
+        store._log.rotate()
+        bench.say(b"")
+    delete = store.delete
+
+    def counted(sequences: Any, **given: Any) -> int:
+        erased[-1] += 1
+        return delete(sequences, **given)
+
+    def turn(now: int) -> None:
+        erased.append(0)
+        run(now)
+
+    monkeypatch.setattr(store, "delete", counted)
+    monkeypatch.setattr(bench.node, "run", turn)
+    requests = [("STREAM.MSG.DELETE.S", {"seq": n, "no_erase": no_erase}) for n in range(1, 21)]
+    said = bench.ask(*(part for request in requests for part in request))
+    assert said.count(b'"success":true') == 20
+    assert store.state().messages == 280
+    assert max(erased) == (1 if storage == "file" and not no_erase else 6), erased
 
 
 def test_a_stream_made_again_while_a_restored_one_begins_to_listen_stays(tmp_path: Path) -> None:

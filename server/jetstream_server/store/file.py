@@ -218,6 +218,11 @@ class FileStore:
         """Remove single messages."""
         return self._pruning.delete(sequences, erase=erase)
 
+    def erased_with(self, sequence: int) -> int:
+        """Return how many bytes the block of a message has, 0 while that is written to."""
+        block = self._list.at(sequence)
+        return 0 if block is None or self._log.is_open(block) else block.size
+
     def truncate_front(self, first_seq: int) -> int:
         """Remove everything below `first_seq`, which may lie beyond the end."""
         return self._pruning.truncate_front(first_seq)

@@ -120,6 +120,10 @@ class MemoryStore:
         """Remove single messages; memory has nothing more to erase."""
         return sum(self._drop(sequence) for sequence in sequences)
 
+    def erased_with(self, sequence: int) -> int:
+        """Return 0: to remove a message is to erase it."""
+        return 0
+
     def truncate_front(self, first_seq: int) -> int:
         """Remove everything below `first_seq`."""
         if first_seq > 0:

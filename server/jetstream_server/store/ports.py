@@ -163,6 +163,11 @@ class MessageStore(Protocol):
         """Remove single messages (acks on work queues, MSG.DELETE); return how many were there."""
         ...
 
+    def erased_with(self, sequence: int) -> int:
+        """Return how many bytes beside its own `delete` has to go through to erase one message:
+        those of a block that is complete."""
+        ...
+
     def truncate_front(self, first_seq: int) -> int:
         """Remove everything below `first_seq`; return how many messages went.
 

@@ -27,6 +27,8 @@ from jetstream_server.jetstream.wire.go_json import (
 from jetstream_server.jetstream.wire.go_time import format_time
 from jetstream_server.store.ports import MessageStore, StoredMessage
 
+ERASED_BYTES_OF_UNIT = 64 * 1024  # of the block of an erased message
+
 
 class MessageGetRequest(GoModel):
     """The body of MSG.GET; it is shared with DIRECT.GET, which knows more selectors."""
@@ -83,7 +85,9 @@ def delete(catalog: Catalog, request: Request) -> dict[str, Any]:
         raise errors.BAD_REQUEST()
     body = read_body(catalog.context, request, MessageDeleteRequest)
     stream = catalog.stream(request.tokens[-1])
+    erased_with = 0 if body.no_erase else stream.store.erased_with(body.seq)
     stream.delete_message(body.seq, not body.no_erase, request.now)
+    catalog.context.workload.spend(erased_with // ERASED_BYTES_OF_UNIT)
     return {"success": True}
 
 

@@ -12,11 +12,13 @@ carries the block to the disk, the content is pinned in memory.
 
 from __future__ import annotations
 
+import sys
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from jetstream_server.kernels import columns, filters, records
 from jetstream_server.kernels.record_format import SEQUENCE_MAX, SPAN_MAX, Buffer
@@ -112,9 +114,22 @@ class Content:
         assert self._numbering is not None, "it is not numbered"
         return filters.mark_stored(*self._numbering.names(), patterns)
 
+    def with_bytes(self, buffer: Buffer) -> Content:
+        """Return content with the same entries and subjects, and other bytes."""
+        other = Content(buffer, self.entries, self._table_ids, self._generation)
+        if self._numbering is not None:
+            other._numbering = self._numbering.again()
+        return other
+
     def renumber(self, table_ids: array[int], generation: int) -> None:
-        """Take note of a table with other numbers."""
+        """Take note of a table with other numbers, in which the subjects have `table_ids`."""
         self._table_ids, self._generation, self._numbering = table_ids, generation, None
+
+    def begin_numbering_again(self, generation: int) -> None:
+        """Take note of a table with other numbers; only meant for content that is not numbered
+        yet."""
+        assert self._numbering is not None, "it is not numbered"
+        self._generation, self._numbering = generation, self._numbering.again()
 
     def is_outdated(self, generation: int) -> bool:
         """Tell whether the numbers of the table have changed since."""
@@ -309,33 +324,86 @@ class BlockWriter:
         block = self.block
         with memoryview(self.buffer)[: self.used] as whole:
             entries = Entries(self.positions, self.subject_ids, self.offsets)
-            index = seal_block(block, whole, entries, array("I"), table)
+            index = seal_block(block, whole, entries, table)
         assert block.pinned is not None, "sealing pins the content"
         block.pinned.buffer = self.buffer
         return index
 
 
-def seal_block(
-    block: Block, whole: Buffer, entries: Entries, table_ids: array[int], table: SubjectTable
-) -> bytes:
+def seal_block(block: Block, whole: Buffer, entries: Entries, table: SubjectTable) -> bytes:
     """Pin the content of a complete block and return its index file.
 
     Args:
         block: with count, sequences, times and `all_` counters filled in.
         whole: the bytes of the file.
-        entries: with the table's subject ids, or the block's own if `table_ids` is given.
-        table_ids: the block's own subject ids to the table's; empty if `entries` has those.
+        entries: with the table's subject ids.
         table: the store's subjects.
     """
     local_ids = array("I")
-    local_table_ids = columns.localize(entries.subject_ids, block.count, local_ids)
-    if len(table_ids):
-        local_table_ids = array("I", [table_ids[number] for number in local_table_ids])
-    zeros = bytes(8 * len(local_table_ids))
-    counts, firsts, lasts = array("Q", zeros), array("Q", zeros), array("Q", zeros)
-    columns.add_to_counters(local_ids, 0, block.count, 0, array("I"), counts, firsts, lasts)
+    table_ids = columns.localize(entries.subject_ids, block.count, local_ids)
+    sealed = Entries(entries.positions, local_ids, entries.offsets)
+    content = Content(whole, sealed, table_ids, table.generation)
+    return _seal(block, whole, content, _columns(block, whole, sealed))
+
+
+def seal_erased(block: Block, whole: Buffer, content: Content) -> bytes:
+    """Do the same with other bytes of a sealed block, whose entries stay as they were in `content`:
+    nothing is looked up, however many subjects it has."""
+    return _seal(block, whole, content.with_bytes(whole), _columns(block, whole, content.entries))
+
+
+def seal_rest(
+    block: Block, whole: Buffer, entries: Entries, content: Content, table: SubjectTable
+) -> bytes:
+    """Do the same with what is left of a sealed block.
+
+    Args:
+        entries: with the block's own subject ids in `content`, of which some may be missing now.
+        content: of the block as it was.
+    """
+    local_ids = array("I")
+    kept = columns.localize(entries.subject_ids, block.count, local_ids)
+    sealed = Entries(entries.positions, local_ids, entries.offsets)
+    found = _columns(block, whole, sealed)
+    if content.is_numbered:
+        table_ids = array("I", map(content.table_ids.__getitem__, kept))
+        rest = Content(whole, sealed, table_ids, table.generation)
+    else:  # and it can wait: the block has the names
+        names = memoryview(found.names), memoryview(found.lengths)
+        rest = Content(whole, sealed, array("I"), table.generation, lambda: names, table)
+    return _seal(block, whole, rest, found)
+
+
+class _Columns(NamedTuple):
+    """What a summary says about the subjects of a block."""
+
+    counts: array[int]
+    firsts: array[int]
+    lasts: array[int]
+    names: bytes
+    lengths: array[int]
+
+
+def _columns(block: Block, whole: Buffer, entries: Entries) -> _Columns:
+    """Return what stands in a summary about subjects; `entries` number them as they appear."""
     # From the records, which stand together: the table's names are scattered over memory.
-    names, lengths = columns.names_of(whole, entries.positions, local_ids, block.count)
+    names, lengths = columns.names_of(whole, entries.positions, entries.subject_ids, block.count)
+    zeros = bytes(8 * len(lengths))
+    counts, firsts, lasts = array("Q", zeros), array("Q", zeros), array("Q", zeros)
+    columns.add_to_counters(
+        entries.subject_ids, 0, block.count, 0, array("I"), counts, firsts, lasts
+    )
+    return _Columns(_halved(counts), _halved(firsts), _halved(lasts), names, lengths)
+
+
+def _halved(numbers: array[int]) -> array[int]:
+    """Return small 64-bit numbers as 32-bit ones, without an object for each."""
+    low = 0 if sys.byteorder == "little" else 1
+    return array("I", memoryview(numbers).cast("B").cast("I")[low::2].tobytes())
+
+
+def _seal(block: Block, whole: Buffer, content: Content, subjects: _Columns) -> bytes:
+    """Pin the content of a block, and return its index file."""
     summary = Summary(
         first_seq=block.first_seq,
         last_seq=block.last_seq,
@@ -346,21 +414,20 @@ def seal_block(
         block_crc=records.checksum(whole),
         first_ts=block.first_ts,
         last_ts=block.last_ts,
-        sparse=len(entries.offsets) > 0,
-        counts=array("I", counts),
-        firsts=array("I", firsts),
-        lasts=array("I", lasts),
-        names=names,
-        lengths=lengths,
+        sparse=len(content.entries.offsets) > 0,
+        counts=subjects.counts,
+        firsts=subjects.firsts,
+        lasts=subjects.lasts,
+        names=subjects.names,
+        lengths=subjects.lengths,
         tombstones=bytes(block.tombstones),
     )
-    sealed = Entries(entries.positions, local_ids, entries.offsets)
-    content = block_index.encode(summary, sealed)
+    index = block_index.encode(summary, content.entries)
     block.summary = without_columns(summary)
     block.size = len(whole)
-    block.pinned = Content(whole, sealed, local_table_ids, table.generation)
+    block.pinned = content
     block.is_verified = False
-    return content
+    return index
 
 
 def without_columns(summary: Summary) -> Summary:

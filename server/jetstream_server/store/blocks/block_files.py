@@ -6,11 +6,10 @@ after that it is read from its files like any other.
 
 from __future__ import annotations
 
-from array import array
-
+from jetstream_server.kernels.record_format import Buffer
 from jetstream_server.store.blocks import erasure
 from jetstream_server.store.blocks import index as block_index
-from jetstream_server.store.blocks.block import Block, Scan, seal_block
+from jetstream_server.store.blocks.block import Block, Scan, seal_block, seal_erased
 from jetstream_server.store.blocks.block_contents import BlockContents
 from jetstream_server.store.blocks.compressed_block import compressed_bytes_max
 from jetstream_server.store.blocks.compression import Compression, is_compressible
@@ -83,7 +82,7 @@ class BlockFiles:
             compressed_bytes: of the file, 0 when it is not compressed.
         """
         entries = Entries(scan.positions, scan.subject_ids, scan.offsets())
-        index = seal_block(block, whole, entries, array("I"), self._table)
+        index = seal_block(block, whole, entries, self._table)
         self._pin(block)
         end = [block_index.end(compressed_bytes)] if compressed_bytes else []
         self._commit.replace(self._owner, block.index_path, [index, *end], is_spare=True)
@@ -114,22 +113,21 @@ class BlockFiles:
         """Overwrite messages of a sealed block whose tombstones are queued."""
         contents, commit, owner = self._contents, self._commit, self._owner
         content = contents.of(block)
-        whole = bytearray(memoryview(contents.whole(block, content))[: block.size])
+        erased = bytearray(memoryview(contents.whole(block, content))[: block.size])
         commit.remove(owner, block.index_path, waits=True)  # it was made for the other content
         for entry in entries:
             at = content.entries.positions[entry]
-            head, stop = erasure.erase(whole, at)
+            head, stop = erasure.erase(erased, at)
             if not block.is_compressed:
                 commit.overwrite(owner, block.path, None, at, head, stop)
-        erased = bytes(whole)
         if block.is_compressed:
             self._replace_compressed(block, erased)
         contents.drop(block)
-        index = seal_block(block, erased, content.entries, content.table_ids, self._table)
+        index = seal_erased(block, erased, content)
         self._pin(block)
         commit.replace(owner, block.index_path, [index], is_spare=True)
 
-    def _replace_compressed(self, block: Block, whole: bytes) -> None:
+    def _replace_compressed(self, block: Block, whole: Buffer) -> None:
         """Turn a compressed block into a plain one, and leave nothing of its old file."""
         commit, redo = self._commit, block.path.with_suffix(erasure.REDO_SUFFIX)
         commit.replace(self._owner, redo, [whole])
@@ -137,7 +135,7 @@ class BlockFiles:
         commit.remove(self._owner, block.index_path, waits=True)
         self.redo(block, whole)
 
-    def redo(self, block: Block, whole: bytes) -> None:
+    def redo(self, block: Block, whole: Buffer) -> None:
         """Replace a compressed block by the plain one in a redo file, as recovery does."""
         commit, owner = self._commit, self._owner
         stop = compressed_bytes_max(block.size, self._contents.chunk_bytes)

@@ -343,10 +343,14 @@ class BlockLog:
         """Forget subjects without messages; no open block holds their numbers."""
         table = self._table
         pinned = [block.pinned for block in self._list.blocks if block.pinned]
-        names = [[table.names[number] for number in content.table_ids] for content in pinned]
+        numbered = [content for content in pinned if content.is_numbered]
+        names = [[table.names[number] for number in content.table_ids] for content in numbered]
+        unnumbered = [content for content in pinned if not content.is_numbered]
         table.renumber()
-        for content, subjects in zip(pinned, names, strict=True):
+        for content, subjects in zip(numbered, names, strict=True):
             content.renumber(table.add(subjects), table.generation)
+        for content in unnumbered:
+            content.begin_numbering_again(table.generation)
 
     def rest(self) -> bool:
         """Let go of memory if nothing was written since the last call; tell whether anything

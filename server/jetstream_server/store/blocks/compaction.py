@@ -14,7 +14,7 @@ from itertools import islice
 from jetstream_server.kernels import records
 from jetstream_server.kernels.record_format import PREFIX
 from jetstream_server.store.blocks import tombstone
-from jetstream_server.store.blocks.block import Block, Scan, seal_block
+from jetstream_server.store.blocks.block import Block, Scan, seal_rest
 from jetstream_server.store.blocks.block_contents import BlockContents
 from jetstream_server.store.blocks.block_files import BlockFiles
 from jetstream_server.store.blocks.block_list import BlockList
@@ -213,7 +213,7 @@ class Compaction:
         block.version += 1
         self._contents.drop(block)
         entries = Entries(positions, subject_ids, Scan(sequences=sequences).offsets())
-        index = seal_block(block, bytes(smaller), entries, content.table_ids, self._table)
+        index = seal_rest(block, smaller, entries, content, self._table)
         self._rewritten = list(filter(_is_under_way, self._rewritten))
         self._rewritten.append(block)
         self._files.rewrite(block, index)

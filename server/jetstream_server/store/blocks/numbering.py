@@ -31,6 +31,10 @@ class Numbering:
         self._table = table
         self._at = 0  # where the name of the next one begins
 
+    def again(self) -> Numbering:
+        """Return one of the same subjects that has yet to begin."""
+        return Numbering(self.names, self._table)
+
     def go_on(self, names_max: int) -> bool:
         """Number up to `names_max` more subjects; tell whether all are numbered."""
         names, lengths = self.names()

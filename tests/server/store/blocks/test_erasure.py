@@ -8,7 +8,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from jetstream_server.kernels import records
+from jetstream_server.kernels import columns, records
 from jetstream_server.protocol.ops import PubRun
 from jetstream_server.store.blocks import erasure
 from jetstream_server.store.blocks.block import scan_block
@@ -159,3 +159,76 @@ def test_a_message_erased_before_it_was_written_is_gone_without_its_tombstone(
     found = [again.load(sequence) for sequence in range(2, again.last_seq + 1)]
     assert all(message.subject == b"s.plain" for message in found)
     assert again.state().messages == len(found)
+
+
+@pytest.mark.parametrize("compression", ["none", "s2"])
+@pytest.mark.parametrize("is_numbered", [True, False])
+def test_erasing_looks_up_no_other_subjects(disk, monkeypatch, compression, is_numbered):
+    """A block may have two hundred thousand, and took a tenth of a second."""
+    store, commit = open_store(disk)
+    store.compression = compression
+    store.append(b"s.secret", HEADERS, SECRET, 1)
+    for number in range(40):
+        store.append(b"s.%d" % (number % 15), b"", b"kept" * 9, 2)
+    commit.drain()
+    store, commit = open_store(disk)
+    erased = store._list.blocks[0]
+    if is_numbered:
+        store._contents.of(erased).number(1 << 20)
+    before = store._contents.of(erased)
+    ids = list(before.entries.subject_ids)
+    looked_up = []
+    monkeypatch.setattr(
+        columns, "number_names", lambda names, lengths, ids: looked_up.append(lengths)
+    )
+    monkeypatch.setattr(columns, "localize", lambda *given: looked_up.append(given))
+    assert store.delete([1, 3], erase=True) == 2
+    assert looked_up == []
+    monkeypatch.undo()
+    assert list(store._contents.of(erased).entries.subject_ids) == ids, "flags are kept by these"
+    wanted = store.filter([b"s.1*"])
+    expected = [store.load(sequence) for sequence in range(1, store.last_seq + 1)]
+    found = store.count(wanted, 0)
+    counts = store.subject_counts(b">")
+    assert b"s.secret" not in counts
+    commit.drain()
+    for _ in range(2):  # as it was in memory, and as its new index says
+        assert [store.load(sequence) for sequence in range(1, store.last_seq + 1)] == expected
+        assert store.count(store.filter([b"s.1*"]), 0) == found
+        assert store.subject_counts(b">") == counts
+        assert [store.load_last(store.filter([name])).sequence for name in counts] == [
+            max(m.sequence for m in expected if m is not None and m.subject == name)
+            for name in counts
+        ]
+        store, commit = open_store(disk)
+
+
+def test_subjects_are_numbered_anew_while_an_erased_block_is_on_its_way(disk):
+    """Its own have not been looked up yet when the table forgets those that have no messages."""
+    store, commit = open_store(disk)
+    for number in range(40):
+        store.append(b"s.%d" % number, b"", b"kept" * 9, 2)
+    commit.drain()
+    store, commit = open_store(disk)
+    content = store._contents.of(store._list.blocks[0])
+    assert store.delete([2], erase=True) == 1
+    pinned = store._list.blocks[0].pinned
+    assert pinned is not None
+    assert not pinned.is_numbered
+    assert not pinned.number(3), "some are"
+    store.delete([sequence for sequence in range(10, 41) if sequence % 2])
+    before = {m.subject: m.sequence for n in range(1, 41) if (m := store.load(n)) is not None}
+    store._log._renumber()
+    table = store._table
+    assert pinned.is_numbered is False
+    assert [table.names[number] for number in pinned.table_ids] == [
+        b"s.%d" % number for number in range(len(pinned.table_ids))
+    ]
+    assert pinned.entries is content.entries
+    for subject, sequence in before.items():
+        assert store.load_last(store.filter([subject])).sequence == sequence
+        assert store.subject_counts(subject) == {subject: 1}
+    assert store.delete([1], erase=True) == 1
+    assert store.subject_counts(b"s.0") == {}
+    commit.drain()
+    assert store.subject_counts(b"s.2") == {b"s.2": 1}
