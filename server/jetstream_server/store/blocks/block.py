@@ -343,13 +343,15 @@ def seal_block(block: Block, whole: Buffer, entries: Entries, table: SubjectTabl
     table_ids = columns.localize(entries.subject_ids, block.count, local_ids)
     sealed = Entries(entries.positions, local_ids, entries.offsets)
     content = Content(whole, sealed, table_ids, table.generation)
-    return _seal(block, whole, content, _columns(block, whole, sealed))
+    return _seal(block, whole, content, _subject_columns(block, whole, sealed))
 
 
 def seal_erased(block: Block, whole: Buffer, content: Content) -> bytes:
     """Do the same with other bytes of a sealed block, whose entries stay as they were in `content`:
     nothing is looked up, however many subjects it has."""
-    return _seal(block, whole, content.with_bytes(whole), _columns(block, whole, content.entries))
+    return _seal(
+        block, whole, content.with_bytes(whole), _subject_columns(block, whole, content.entries)
+    )
 
 
 def seal_rest(
@@ -364,7 +366,7 @@ def seal_rest(
     local_ids = array("I")
     kept = columns.localize(entries.subject_ids, block.count, local_ids)
     sealed = Entries(entries.positions, local_ids, entries.offsets)
-    found = _columns(block, whole, sealed)
+    found = _subject_columns(block, whole, sealed)
     if content.is_numbered:
         table_ids = array("I", map(content.table_ids.__getitem__, kept))
         rest = Content(whole, sealed, table_ids, table.generation)
@@ -374,7 +376,7 @@ def seal_rest(
     return _seal(block, whole, rest, found)
 
 
-class _Columns(NamedTuple):
+class _SubjectColumns(NamedTuple):
     """What a summary says about the subjects of a block."""
 
     counts: array[int]
@@ -384,7 +386,7 @@ class _Columns(NamedTuple):
     lengths: array[int]
 
 
-def _columns(block: Block, whole: Buffer, entries: Entries) -> _Columns:
+def _subject_columns(block: Block, whole: Buffer, entries: Entries) -> _SubjectColumns:
     """Return what stands in a summary about subjects; `entries` number them as they appear."""
     # From the records, which stand together: the table's names are scattered over memory.
     names, lengths = columns.names_of(whole, entries.positions, entries.subject_ids, block.count)
@@ -393,7 +395,7 @@ def _columns(block: Block, whole: Buffer, entries: Entries) -> _Columns:
     columns.add_to_counters(
         entries.subject_ids, 0, block.count, 0, array("I"), counts, firsts, lasts
     )
-    return _Columns(_halved(counts), _halved(firsts), _halved(lasts), names, lengths)
+    return _SubjectColumns(_halved(counts), _halved(firsts), _halved(lasts), names, lengths)
 
 
 def _halved(numbers: array[int]) -> array[int]:
@@ -402,7 +404,7 @@ def _halved(numbers: array[int]) -> array[int]:
     return array("I", memoryview(numbers).cast("B").cast("I")[low::2].tobytes())
 
 
-def _seal(block: Block, whole: Buffer, content: Content, subjects: _Columns) -> bytes:
+def _seal(block: Block, whole: Buffer, content: Content, subjects: _SubjectColumns) -> bytes:
     """Pin the content of a block, and return its index file."""
     summary = Summary(
         first_seq=block.first_seq,
