@@ -61,6 +61,7 @@ FOUND = {
     7603588: "(the disk's) a folder stayed whose name could not be synced",
     7601556: "(the witness's) a consumer that came back with a backup delivers headers only",
     7706064: "a note of the journal was carried out and lost that its process had not synced",
+    7803913: "an old ack for all before moved the floor of a consumer that was reset",
     7701460: "on a full disk a mark took the number of one that waited for room, and was outlived",
 }
 

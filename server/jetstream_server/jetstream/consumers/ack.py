@@ -191,11 +191,16 @@ class Acks:
 
     def _last_counting(self, sequences: array[int]) -> int:
         """Return the last of these whose ack counts for everything before it, 0 for none. It is
-        pending, or was when its message was removed from the stream."""
+        pending, or was when its message was removed from the stream, and something before it still
+        is: what was delivered before a reset, and not again, counts for nothing."""
         progress, store = self._shared.progress, self._shared.stream.store
         pending = progress.last_pending(sequences)
         above = max(pending, progress.floor_stream_seq)
-        for sequence in sorted({each for each in sequences if each > above}, reverse=True):
+        delivered = {each for each in sequences if above < each <= progress.stream_seq}
+        first = progress.pending.first()
+        for sequence in sorted(delivered, reverse=True):
+            if first is None or sequence < first[0]:
+                break
             if progress.is_done_with(sequence) and store.load(sequence) is None:
                 return sequence
         return pending

@@ -15,6 +15,7 @@ from jetstream_server.jetstream.consumers.ack import (
     nak_delay,
 )
 from jetstream_server.jetstream.consumers.consumer import account_hash
+from jetstream_server.jetstream.consumers.consumer_creation import reset_consumer
 from jetstream_server.protocol.ops import PubRun
 
 
@@ -352,15 +353,24 @@ def test_an_ack_for_all_before_counts_though_its_message_is_gone(account, delive
     assert [sequence for sequence, _ in consumer.progress.pending] == [3]
 
 
-def test_a_floor_that_an_ack_moves_is_saved_although_nothing_was_pending(account, delivered):
-    consumer, messages = delivered(
-        ack_policy="all", max_deliver=1, ack_wait=SECOND, stream={"storage": "file"}
-    )
+def test_an_old_ack_for_all_before_counts_for_nothing_after_a_reset(account, delivered):
+    """Its message is gone, and the consumer passes over it without delivering it again."""
+    consumer, messages = delivered(ack_policy="all")
+    for sequence in (2, 3):
+        consumer.stream.delete_message(sequence, False, account.now)
+    reset_consumer(consumer, 2, account.now)
+    account.pull(consumer)
+    account.ack(messages[2])
+    info = consumer.info(account.now)
+    assert info["delivered"] == {"consumer_seq": 0, "stream_seq": 1}
+    assert info["ack_floor"] == {"consumer_seq": 0, "stream_seq": 1}
+
+
+def test_an_ack_for_all_before_moves_no_floor_where_nothing_was_pending(account, delivered):
+    consumer, messages = delivered(ack_policy="all", max_deliver=1, ack_wait=SECOND)
     account.advance(2 * SECOND)  # all are given up, which leaves the floor where it is
     consumer.stream.store.delete([3])
     consumer.removed([(3, 4)], account.now)
-    account.advance(SECOND)
-    assert (len(consumer.progress.pending), consumer.progress.floor_stream_seq) == (0, 0)
     account.ack(messages[2])
-    assert consumer.progress.floor_stream_seq == 3
-    assert "save" in consumer._timers
+    assert (len(consumer.progress.pending), consumer.progress.floor_stream_seq) == (0, 0)
+    assert "last_active" not in consumer.info(account.now)["ack_floor"]
