@@ -429,13 +429,26 @@ class Control:
     def purge(self, stream: str, before: int, subject: str = "") -> Operation[int]:
         """Remove every message below sequence `before` (that matches); return how many.
 
+        Whoever is told that there is no such stream is not asked again: the next one of that name
+        would be another.
+
         Raises:
             StreamNotFoundError: there is no such stream.
+            UnavailableError: there is, and a moment ago it was said that there is not.
         """
         body: dict[str, Any] = {"seq": before}
         if subject:
             body["filter"] = subject
-        answer = yield from self.request_about(stream, f"STREAM.PURGE.{stream}", body)
+        try:
+            answer = yield from self.request(f"STREAM.PURGE.{stream}", body)
+        except RequestRefusedError as error:
+            if error.err_code != STREAM_NOT_FOUND:
+                raise
+            yield from self.stream_state(stream)
+            raise UnavailableError(
+                f"stream '{stream}' was not found to be purged, and is there now.",
+                "What is to be purged of it goes with the next commit.",
+            ) from None
         return int(answer.get("purged", 0))
 
     def check_purge(self, stream: str) -> Operation[None]:

@@ -20,6 +20,8 @@ What must hold:
 from __future__ import annotations
 
 import contextlib
+import json
+import re
 from collections import Counter
 from collections.abc import Callable, Generator
 from random import Random
@@ -188,11 +190,22 @@ class Simulation:
         if program.max_age_s:
             age_ns = program.max_age_s * 10**9
             config |= {"max_age": age_ns, "duplicate_window": age_ns}
+        late = self._purged_late_below(name)
         state = yield from self.keeper.make(name, **config)
-        life = Life(name, state.created)
+        life = Life(name, state.created, gone_below=late)
         if program.max_age_s:
             life.gone_below, self._has_lost = 1 << 60, True
         self.truth.lives.append(life)
+
+    def _purged_late_below(self, name: str) -> int:
+        """Up to where a purge is under way that was meant for the stream of this name before, and
+        will be carried out on the next one: nothing of it tells the server which was meant."""
+        below, request = 1, re.compile(rb"\.STREAM\.PURGE\.%b .*\r\n(.+)\r\n" % name.encode())
+        for wire in self.world.wires:
+            for is_to_server, start, data in wire.said:
+                if is_to_server and start + len(data) > wire.up and (found := request.search(data)):
+                    below = max(below, json.loads(found[1])["seq"])
+        return below
 
     def _produce(self) -> Generator[Any, Any, None]:
         program, control = self.program, self.keeper.control

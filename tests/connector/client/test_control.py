@@ -17,6 +17,7 @@ from jetstream_spark.errors import (
     RequestRefusedError,
     RequestTimeoutError,
     StreamNotFoundError,
+    UnavailableError,
 )
 from jetstream_spark.options.format_options import SinkOptions
 
@@ -40,6 +41,30 @@ def test_the_state_of_a_stream(stream):
     assert control.purge(stream.name, 99, f"{stream.subject}.>") == 3
     state = control.stream_state(stream.name)
     assert (state.first, state.next, state.messages) == (6, 6, 0)
+
+
+def test_a_stream_that_is_made_again_while_the_last_one_is_purged_keeps_all(
+    genuine, make_stream, monkeypatch
+):
+    stream = make_stream(genuine.url)
+    other = Control(stream.control.host, stream.control.options, "other")
+    stream.control.request(f"STREAM.DELETE.{stream.name}")
+    request = Flow.request
+
+    def made_after(self, subject, *rest):
+        answer = yield from request(self, subject, *rest)
+        if b".PURGE." in subject:
+            monkeypatch.setattr(Flow, "request", request)
+            body = {"name": stream.name, "subjects": [f"{stream.subject}.>"]}
+            yield from other.request(f"STREAM.CREATE.{stream.name}", body)
+            for _ in range(3):
+                yield from other.request_message(f"{stream.subject}.a", b"x")
+        return answer
+
+    monkeypatch.setattr(Flow, "request", made_after)
+    with pytest.raises(UnavailableError, match=f"'{stream.name}' was not found to be purged"):
+        stream.control.purge(stream.name, 3)
+    assert stream.control.stream_state(stream.name).messages == 3
 
 
 def test_the_states_of_many_streams(start_genuine, make_stream, monkeypatch):
