@@ -19,7 +19,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from jetstream_server.base.errors import StoreError
 from jetstream_server.kernels.record_format import PREFIX, PREFIX_BYTES
 from jetstream_server.protocol.ops import PubRun
-from jetstream_server.store.blocks import block_pruning
+from jetstream_server.store.blocks import block_pruning, enforcement
 from jetstream_server.store.blocks.content_cache import ContentCache
 from jetstream_server.store.disk.cipher_disk import CipherDisk
 from jetstream_server.store.disk.commit import GroupCommit
@@ -197,10 +197,13 @@ class StoreMachine(RuleBasedStateMachine):
 
     def enforce_all(self, limits: Limits) -> None:
         """Have the limits hold: a call takes so many blocks, and rewrites wait for the disk."""
+        # Many subjects have their messages walked, and five are many.
+        enforcement._FEW_SUBJECTS = self.random.choice([0, 8])
         self.store.enforce(limits, self.now)
         while self.store.exceeds(limits) or self.expired(limits):
             self.flush()
             self.store.enforce(limits, self.now)
+        enforcement._FEW_SUBJECTS = 8
 
     def expired(self, limits: Limits) -> bool:
         due = self.store.next_expiry(limits.max_age_ns) if limits.max_age_ns else None

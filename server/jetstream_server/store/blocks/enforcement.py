@@ -20,6 +20,9 @@ from jetstream_server.store.ports import Limits
 EXPIRED_AT_ONCE = 2
 TRIMMED_AT_ONCE = 8
 DELETED_AT_ONCE = 500
+_FEW_SUBJECTS = 8  # overfull subjects; of more, the messages of all are walked
+WALKED_AT_ONCE = 10_000
+NUMBERED_MAX = 10_000  # subjects of a block
 _ALL = 1 << 62
 
 
@@ -43,6 +46,7 @@ class Enforcement:
     # The limit per subject, and the numbering, with which all subjects were last looked at.
     _known: tuple[int, int] = (-1, 0)
     _overfull: dict[int, None] = field(default_factory=dict)  # yet to be trimmed
+    _walked_to: int = 0  # the sequence to which their messages have been looked at, see `_walk`
 
     def enforce(self, limits: Limits, now: int) -> list[tuple[int, int]]:
         """Remove the oldest messages until `limits` hold: age, then per subject, count, bytes."""
@@ -124,6 +128,7 @@ class Enforcement:
         if not self._has_seen_all(limit):
             self._known = limit, table.generation
             self._overfull = dict.fromkeys(n for n, count in enumerate(counts) if count > limit)
+            self._walked_to = 0
         gone: list[int] = []
         overfull = self._overfull
         recent = table.take_recent()
@@ -134,19 +139,11 @@ class Enforcement:
                 gone.append(table.firsts[number])
             else:
                 gone.extend(islice(self._subjects.sequences_of(number), excess))
-        if overfull and self._compaction.is_rewriting():  # or rewrites would pile up in a flush
-            overfull = {}
-        while overfull and len(gone) < DELETED_AT_ONCE:
-            # From the end: a dictionary looks for its first key behind all that were there.
-            number, _ = overfull.popitem()
-            excess = max(counts[number] - limit, 0)  # some may have been removed meanwhile
-            count = min(excess, DELETED_AT_ONCE - len(gone))
-            if count:
-                gone.extend(islice(self._subjects.sequences_of(number), count))
-            if count == excess:
-                trimmed += [number] if excess else []
+        if overfull and not self._compaction.is_rewriting():  # or these would pile up in a flush
+            if len(overfull) > _FEW_SUBJECTS:
+                trimmed += self._walk(limit, gone)
             else:
-                overfull[number] = None
+                trimmed += self._look_for_each(limit, gone)
         if not gone:
             return
         if limit == 1:  # the one that stays is known: spare the next call the search for it
@@ -154,3 +151,61 @@ class Enforcement:
                 table.firsts[number] = self._subjects.last_of(number)
         self._pruning.delete(gone)
         removed.extend((sequence, sequence + 1) for sequence in gone)
+
+    def _look_for_each(self, limit: int, gone: list[int]) -> list[int]:
+        """Look for the oldest messages of one overfull subject after the other, and add them to
+        `gone`; return the subjects that keep to the limit without them."""
+        overfull, counts, trimmed = self._overfull, self._table.counts, []
+        while overfull and len(gone) < DELETED_AT_ONCE:
+            # From the end: a dictionary looks for its first key behind all that were there.
+            number, _ = overfull.popitem()
+            excess = max(counts[number] - limit, 0)  # some may have been removed meanwhile
+            count = min(excess, DELETED_AT_ONCE - len(gone))
+            if count:
+                gone.extend(islice(self._subjects.sequences_of(number), count))
+            if count < excess:
+                overfull[number] = None
+            elif excess:
+                trimmed.append(number)
+        return trimmed
+
+    def _walk(self, limit: int, gone: list[int]) -> list[int]:
+        """Do the same with what comes next of all overfull subjects: to look for hundreds of them
+        in blocks of a hundred thousand subjects takes longer than to look at every message once.
+
+        Invariant: overfull subjects have no message below `_walked_to`, which has passed only what
+        it removed, and subjects that kept to the limit and are overfull no more.
+        """
+        numbers, overfull, counts = self._list, self._overfull, self._table.counts
+        firsts, trimmed, left = self._table.firsts, [], WALKED_AT_ONCE
+        chosen: dict[int, int] = {}
+        while overfull and left > 0 and len(gone) < DELETED_AT_ONCE:
+            index = numbers.index_of(self._walked_to)
+            if index == len(numbers.blocks):
+                overfull.clear()  # whatever they had was removed by others
+                break
+            block = numbers.blocks[index]
+            content = self._contents.of(block)
+            if not content.number(NUMBERED_MAX):
+                break
+            ids, table_ids = content.entries.subject_ids, content.table_ids
+            entry = max(block.at_or_after(content, self._walked_to), block.head)
+            stop = min(block.count, entry + left)
+            left -= max(stop - entry, 1)
+            while entry < stop and len(gone) < DELETED_AT_ONCE:
+                number = table_ids[ids[entry]] if table_ids else ids[entry]
+                if number in overfull and block.is_alive(entry):
+                    taken = chosen.get(number, 0) + 1
+                    excess = counts[number] - limit - taken
+                    if excess >= 0:
+                        sequence = block.sequence(content, entry)
+                        gone.append(sequence)
+                        chosen[number] = taken
+                        firsts[number] = sequence + 1
+                    if excess <= 0:
+                        del overfull[number]
+                        trimmed.append(number)
+                entry += 1
+            is_done = entry >= block.count
+            self._walked_to = block.last_seq + 1 if is_done else block.sequence(content, entry)
+        return trimmed

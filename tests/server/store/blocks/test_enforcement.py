@@ -6,9 +6,10 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from jetstream_server.kernels import columns
 from jetstream_server.protocol.ops import PubRun
 from jetstream_server.store import memory
-from jetstream_server.store.blocks import enforcement
+from jetstream_server.store.blocks import block_log, compaction, enforcement
 from jetstream_server.store.disk.commit import GroupCommit
 from jetstream_server.store.file import FileStore
 from jetstream_server.store.memory import MemoryStore
@@ -149,3 +150,151 @@ def test_a_message_expires_when_it_is_as_old_as_may_be(disk):
     assert store.next_expiry(100) == 101
     assert store.enforce(Limits(max_age_ns=100), 100) == []
     assert store.enforce(Limits(max_age_ns=100), 101) == [(1, 2)]
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_what_is_trimmed_in_slices_is_always_the_oldest_of_a_subject_that_has_too_many(
+    disk, monkeypatch, seed
+):
+    """Whatever comes, goes and is rewritten between the slices, and however few they look at."""
+    random = Random(seed)
+    monkeypatch.setattr(enforcement, "_FEW_SUBJECTS", random.choice([0, 0, 3]))
+    monkeypatch.setattr(enforcement, "WALKED_AT_ONCE", random.choice([1, 3, 20]))
+    monkeypatch.setattr(enforcement, "NUMBERED_MAX", random.choice([1, 5, 100]))
+    monkeypatch.setattr(enforcement, "DELETED_AT_ONCE", random.choice([1, 4, 50]))
+    monkeypatch.setattr(block_log, "RENUMBER_MIN", 2)
+    monkeypatch.setattr(compaction, "COMPACT_MIN_BYTES", 100)
+    options = {"block_bytes": random.choice([600, 3000])}
+    store, commit = open_store(disk, **options)
+    subjects = [b"s.%d" % number for number in range(14)]
+    held: dict[bytes, list[int]] = {subject: [] for subject in subjects}
+    limit, trimmed, busy = 2, 0, 0
+
+    def append(count):
+        for subject in random.choices(subjects, k=count):
+            held[subject].append(store.append(subject, b"", b"x" * random.randrange(40), 5))
+
+    def enforce():
+        nonlocal trimmed
+        for sequence, following in store.enforce(Limits(max_msgs_per_subject=limit), 5):
+            assert following == sequence + 1
+            (subject,) = [each for each, its in held.items() if sequence in its]
+            assert held[subject][0] == sequence, "it is the oldest"
+            assert len(held[subject]) > limit, "the subject has too many"
+            held[subject].pop(0)
+            trimmed += 1
+        for subject, its in held.items():
+            assert store.subject_count(subject) == len(its)
+            if its:
+                assert store._table.firsts[store._table.ids[subject]] <= its[0]
+
+    append(60)
+    for _ in range(60):
+        act = random.randrange(12)
+        if act < 5:
+            enforce()
+            busy += bool(store._enforcement._overfull)
+        elif act < 7:
+            append(random.randrange(1, 6))
+        elif act == 7:
+            live = [sequence for its in held.values() for sequence in its]
+            if random.random() < 0.7:  # so that some have no more than they may have
+                live = max(held.values(), key=lambda its: (len(its), random.random()))[1:]
+            gone = random.sample(live, min(len(live), random.choice([3, 9])))
+            assert store.delete(gone, erase=random.random() < 0.5) == len(gone)
+            for its in held.values():
+                its[:] = [sequence for sequence in its if sequence not in gone]
+        elif act == 8:
+            subject = random.choice(subjects)
+            assert store.purge(store.filter([subject]), 0, 0) == len(held[subject])
+            held[subject].clear()
+        elif act == 9:
+            limit = random.choice([1, 2, 5])
+        elif act == 10:
+            commit.drain()
+        else:
+            store.close()
+            commit.drain()
+            store, commit = open_store(disk, **options)
+        if act in (10, 11):
+            append(random.choice([0, 40]))
+    while store.exceeds(Limits(max_msgs_per_subject=limit)):
+        commit.drain()
+        enforce()
+    enforce()
+    assert all(len(its) <= limit for its in held.values())
+    assert sequences(store) == sorted(sequence for its in held.values() for sequence in its)
+    assert (trimmed, busy) > (20, 3)
+
+
+def test_a_subject_that_others_trimmed_meanwhile_is_as_any_other_again(disk, monkeypatch):
+    monkeypatch.setattr(enforcement, "_FEW_SUBJECTS", 0)
+    monkeypatch.setattr(enforcement, "WALKED_AT_ONCE", 2)
+    store, _ = open_store(disk)
+    for subject in (b"a", b"a", b"b", b"a", b"b", b"b", b"b"):
+        publish(store, 1, subject)
+    store.delete([4])
+    limits = Limits(max_msgs_per_subject=2)
+    publish(store, 1, b"a")
+    assert store.enforce(limits, 5) == [(1, 2)]
+    store.delete([8])  # `a` has one less than it may have
+    publish(store, 1, b"b")
+    assert store.enforce(limits, 5) == [(3, 4)]
+    publish(store, 2, b"a")
+    removed = store.enforce(limits, 5)
+    while store.exceeds(limits):
+        removed += store.enforce(limits, 5)
+    assert sorted(removed) == [(2, 3), (5, 6), (6, 7)]
+    assert sequences(store) == [7, 9, 10, 11]
+
+
+def test_a_subject_at_its_limit_when_the_walk_passes_it_loses_its_oldest_later(disk, monkeypatch):
+    monkeypatch.setattr(enforcement, "_FEW_SUBJECTS", 0)
+    monkeypatch.setattr(enforcement, "WALKED_AT_ONCE", 1)
+    store, _ = open_store(disk)
+    for subject in (b"b", b"a", b"a", b"a", b"b", b"b", b"b"):
+        publish(store, 1, subject)
+    limits = Limits(max_msgs_per_subject=2)
+    assert store.enforce(limits, 5) == [(1, 2)]
+    store.delete([4])
+    for _ in range(2):
+        assert store.enforce(limits, 5) == []  # passes both messages of `a`
+    publish(store, 1, b"a")
+    removed = []
+    while store.exceeds(limits):
+        removed += store.enforce(limits, 5)
+    assert sorted(removed) == [(2, 3), (5, 6)]
+    assert sequences(store) == [3, 6, 7, 8]
+
+
+def test_a_limit_for_each_of_many_subjects_takes_a_walk_and_no_search(disk, monkeypatch):
+    """To look for five hundred of them in blocks of a hundred thousand took half a second."""
+    store, commit = open_store(disk, block_bytes=20_000)
+    for _ in range(3):
+        run = PubRun.of([(b"s.%d" % number, b"", b"", b"") for number in range(2000)])
+        store.append_run(run, 0, run.count, 5)
+    store.close()
+    commit.drain()
+    store, commit = open_store(disk)
+    assert len(store._list.blocks) > 10
+    found, numbered = [], []
+    find, number_names = columns.find, columns.number_names
+    monkeypatch.setattr(columns, "find", lambda *given, **more: found.append(find(*given, **more)))
+
+    def counted(names, lengths, ids):
+        numbered.append(len(lengths))
+        return number_names(names, lengths, ids)
+
+    monkeypatch.setattr(columns, "number_names", counted)
+    monkeypatch.setattr(enforcement, "NUMBERED_MAX", 100)
+    limits, gone, most = Limits(max_msgs_per_subject=1), [], 0
+    while not gone or store.exceeds(limits):
+        numbered.clear()
+        removed = store.enforce(limits, 5)
+        assert len(removed) <= enforcement.DELETED_AT_ONCE
+        most = max(most, sum(numbered))
+        gone += removed
+        commit.drain()
+    assert gone == [(sequence, sequence + 1) for sequence in range(1, 4001)]
+    assert found == []
+    assert most <= 600  # a rewritten block is read from its files, and so numbered again
