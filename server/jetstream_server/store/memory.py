@@ -16,7 +16,6 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, islice, takewhile
-from operator import attrgetter
 from weakref import WeakValueDictionary
 
 from jetstream_server.kernels.record_format import MESSAGE, PREFIX, PREFIX_BYTES, Buffer
@@ -59,7 +58,6 @@ class MemoryStore:
         self._index = SubjectIndex(self._subjects)
         self._filters: WeakValueDictionary[tuple[bytes, ...], PatternFilter] = WeakValueDictionary()
         self._order: list[int] = []  # of sequences, see above
-        self._times = array("q")  # of each of them
         self._is_in_time = True  # they rise
         self._head = 0  # where the first live sequence is in `_order`
         self._used = first_seq > 0  # a sequence was used, or is known to be the first
@@ -99,7 +97,6 @@ class MemoryStore:
         sequences[sequence] = None
         self._grown[subject] = None
         self._order.append(sequence)
-        self._times.append(timestamp)
         self._is_in_time &= timestamp >= self._last_ts
         self._holding.add(MESSAGE_OVERHEAD_BYTES + len(subject) + len(headers) + len(payload))
         self._used = True
@@ -339,7 +336,7 @@ class MemoryStore:
         """Return the first stored sequence at or after a time."""
         first = 0
         if self._is_in_time:
-            place = bisect_left(self._times, timestamp, self._head)
+            place = self._reaches(timestamp)
             first = self._order[place] if place < len(self._order) else sys.maxsize
         for message in self._walk(None, first):
             if message.timestamp >= timestamp:
@@ -487,12 +484,26 @@ class MemoryStore:
     def _newest(self) -> int:
         while self._order[-1] not in self._messages:
             self._order.pop()
-            self._times.pop()
         return self._order[-1]
 
     def _find(self, sequence: int) -> int:
         """Return where `_order` reaches `sequence`."""
         return bisect_left(self._order, sequence, self._head)
+
+    def _reaches(self, timestamp: int) -> int:
+        """Return a place in `_order` with no live message of that time, or later, before it, and
+        none that is earlier from it on; times rise."""
+        order, messages = self._order, self._messages
+        low, high = self._head, len(order)
+        while low < high:
+            middle = place = (low + high) // 2
+            while place < high and order[place] not in messages:
+                place += 1
+            if place == high or messages[order[place]].timestamp >= timestamp:
+                high = middle
+            else:
+                low = place + 1
+        return low
 
     def _stretch(self, sequence: int) -> tuple[int, int]:
         """Return where in `_order` a look that begins at a sequence is to end, and from which
@@ -567,7 +578,7 @@ class MemoryStore:
         count = len(self._messages) - len(kept)
         remains: tuple[Leftover, ...] = (self._order, self._subjects, self._messages)
         self._messages, self._subjects, self._order = {}, {}, []
-        self._times, self._head = array("q"), 0
+        self._head = 0
         self._grown, self._shrunk, self._untrimmed, self._overfull = {}, {}, {}, {}
         self._enforced_per_subject = -1
         for held in (*self._index.begin(self._subjects), *remains):
@@ -585,13 +596,14 @@ class MemoryStore:
         order, messages = self._order, self._messages
         while self._head < len(order) and order[self._head] not in messages:
             self._head += 1
-        if len(order) > 2 * len(messages) + _SWEEP_MIN:
-            self._order = list(messages)  # which are in their order as well
-            self._times = array("q", map(_timestamp, messages.values()))
+        dead = len(order) - len(messages)
+        if dead > len(messages) + _SWEEP_MIN:
+            if 2 * self._head >= dead:  # most of them are in front
+                self._order = order[self._head :]
+            else:
+                self._order = list(messages)  # which are in their order as well
             self._head = 0
-
-
-_timestamp = attrgetter("timestamp")
+            self._let_go(order)
 
 
 def _free(held: Leftover) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
+import pytest
 from jetstream_server.kernels.deliveries import encode_deliveries
 from jetstream_server.store import memory
 from jetstream_server.store.memory import MemoryStore
@@ -158,3 +159,42 @@ def test_a_rollup_looks_at_its_subject_alone():
     assert lines_of(lambda: store.purge(store.filter([b"s.7"]), 0, 0)) < 200
     assert store.subject_count(b"s.7") == 0
     assert lines_of(lambda: store.load_next(store.filter([b"s.2499"]), 0)) < 200
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_first_message_of_a_time_is_found_among_dead_ones(seed, monkeypatch):
+    random = Random(seed)
+    monkeypatch.setattr(memory, "_SWEEP_MIN", random.choice([1, 50]))
+    store, now = MemoryStore(0), 100
+    for _ in range(200):
+        now += random.choice([0, 0, 1, 7])
+        store.append(b"s.%d" % random.randrange(3), b"", b"x", now)
+        if random.random() < 0.3:
+            start = random.randint(1, store.last_seq)
+            store.delete(range(start, start + random.choice([1, 5, 40])))
+        live = [found for n in range(1, store.last_seq + 1) if (found := store.load(n)) is not None]
+        for timestamp in (99, now, now + 1, random.randint(95, now)):
+            late = (found.sequence for found in live if found.timestamp >= timestamp)
+            assert store.sequence_at(timestamp) == next(late, store.last_seq + 1)
+        assert store.first_seq == (live[0].sequence if live else store.last_seq + 1)
+
+
+@pytest.mark.parametrize("kind", ["from the front", "anywhere"])
+def test_what_is_dead_is_let_go_by_somebody_else_and_no_message_is_looked_at_for_it(kind):
+    """With half a million messages the times of all of them were collected again, in 50 ms."""
+    store, handed = MemoryStore(0), []
+    store.leave_to(handed.append)
+    for number in range(20_000):
+        store.append(b"s", b"", b"", number)
+    doomed = list(range(1, 20_001))
+    if kind == "anywhere":
+        Random(1).shuffle(doomed)
+    order = store._order
+    assert store.delete(doomed[:15_000]) == 15_000
+    assert handed == [order]
+    assert handed[0] is order
+    assert len(store._order) <= 2 * store.state().messages + memory._SWEEP_MIN
+    live = sorted(doomed[15_000:])
+    assert [sequence for sequence in store._order[store._head :] if store.load(sequence)] == live
+    assert store.first_seq == live[0]
+    assert store.sequence_at(live[70] - 1) == live[70]
