@@ -153,7 +153,10 @@ class MemoryStore:
         if subject and stop > _DROPPED_AT_ONCE and len(self._messages) - stop <= _KEPT_MAX:
             others = [its for name, its in self._subjects.items() if name != subject]
             return self._keep_only(sorted(chain(matching[stop:], *others)))
+        rest = matching[stop:]
         del matching[stop:]
+        if subject and stop > _DROPPED_AT_ONCE:
+            return self._drop_oldest(subject, matching, rest)
         return self.delete(matching)
 
     def purge_some(
@@ -570,6 +573,24 @@ class MemoryStore:
         self._shrunk[subject] = None
         self._sweep()
         return True
+
+    def _drop_oldest(self, subject: bytes, gone: list[int], rest: list[int]) -> int:
+        """Remove very many messages of one subject, all but the `rest`, with little to do for each:
+        they are let go by somebody else."""
+        count = len(gone)
+        dropped = list(map(self._messages.pop, gone))
+        freed = sum([len(each.headers) + len(each.payload) for each in dropped])
+        self._holding.add(-freed - count * (MESSAGE_OVERHEAD_BYTES + len(subject)))
+        sequences = self._subjects[subject]
+        if rest:  # in their place: subjects keep the order in which they came
+            self._subjects[subject] = dict.fromkeys(rest)
+        else:
+            del self._subjects[subject]
+        self._shrunk[subject] = None
+        self._let_go(dropped)
+        self._let_go(sequences)
+        self._sweep()
+        return count
 
     def _keep_only(self, sequences: Iterable[int]) -> int:
         """Remove all messages but a few, given in their order; return how many went. What they

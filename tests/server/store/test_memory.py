@@ -198,3 +198,41 @@ def test_what_is_dead_is_let_go_by_somebody_else_and_no_message_is_looked_at_for
     assert [sequence for sequence in store._order[store._head :] if store.load(sequence)] == live
     assert store.first_seq == live[0]
     assert store.sequence_at(live[70] - 1) == live[70]
+
+
+@pytest.mark.parametrize("given", [(0, 0), (0, 1), (0, 2000), (7001, 0), (9001, 3), (3, 0)])
+def test_many_messages_of_one_subject_go_together(given):
+    """Half a million of them took 240 ms, one by one, and whoever rolled them up held others up."""
+    below, keep = given
+    stores = [MemoryStore(), MemoryStore()]
+    for number in range(9000):
+        for store in stores:
+            headers = b"" if number % 5 else b"NATS/1.0\r\n\r\n"
+            store.append(b"s.%d" % (number % 2), headers, b"x" * (number % 7), number)
+    handed: list[Any] = []
+    at_once, one_by_one = stores
+    at_once.leave_to(handed.append)
+    for store in stores:
+        store.delete([1, 5, 8999])
+        assert store.count(store.filter([b"*.0"]), 0) == 4497
+    doomed = [n for n in range(1, 9001, 2) if (not below or n < below) and one_by_one.load(n)]
+    doomed = doomed[: len(doomed) - keep]
+    removed = []
+    wanted = at_once.filter([b"s.0"])
+    lines = lines_of(lambda: removed.append(at_once.purge(wanted, below, keep)))
+    assert removed == [one_by_one.delete(doomed)] == [len(doomed)]
+    assert lines < len(doomed) + 200
+    assert len(handed) >= 2 or below == 3
+    for pattern in (b"s.0", b"s.1", b"s.*", b">"):
+        mine, theirs = at_once.filter([pattern]), one_by_one.filter([pattern])
+        assert at_once.count(mine, 0) == one_by_one.count(theirs, 0)
+        assert at_once.last_sequences(mine) == one_by_one.last_sequences(theirs)
+        assert at_once.subject_counts(pattern) == one_by_one.subject_counts(pattern)
+    assert at_once.state() == one_by_one.state()
+    assert list(at_once.subject_counts(b">")) == list(one_by_one.subject_counts(b">"))
+    assert [*at_once.gaps().parts()] == [*one_by_one.gaps().parts()]
+    for store in stores:
+        store.append(b"s.0", b"", b"y", 9001)
+    found = [store.load_next(store.filter([b"s.0"]), 2).sequence for store in stores]
+    assert found[0] == found[1]
+    assert at_once.state() == one_by_one.state()
