@@ -56,6 +56,9 @@ class Cursor:
         self._counted_seq: int | None = None
         # Nothing wanted lies between `next_seq` and here.
         self._scanned_seq = 0
+        # A purge may have taken some of the snapshot: it is looked which when somebody asks, or
+        # each of a thousand purges in a turn would look through all that is left.
+        self._has_lost = False
         self.is_searching = False
         self.refilter(patterns)
 
@@ -70,6 +73,7 @@ class Cursor:
     @property
     def snapshot(self) -> array[int]:
         """Return what is left of the last-per-subject snapshot."""
+        self._keep_stored()
         return self._snapshot[self._snapshot_at :]
 
     def wants(self, subject: bytes) -> bool:
@@ -82,6 +86,7 @@ class Cursor:
 
     def has_passed(self, sequence: int) -> bool:
         """Tell whether a sequence was delivered or skipped."""
+        self._keep_stored()
         if self._snapshot_at < len(self._snapshot):
             if sequence >= self._live_seq:
                 return False
@@ -97,6 +102,7 @@ class Cursor:
 
     def num_pending(self) -> int:
         """Return how many messages are still to be delivered for the first time."""
+        self._keep_stored()
         last_seq = self._store.last_seq
         if self._counted_seq is None:
             left = len(self._snapshot) - self._snapshot_at
@@ -158,6 +164,7 @@ class Cursor:
 
     def removed(self, start: int, stop: int) -> None:
         """Messages with start <= sequence < stop are gone."""
+        self._keep_stored()
         if stop > self._first_undelivered():
             self._counted_seq = None
             if self._snapshot:
@@ -170,7 +177,7 @@ class Cursor:
         self._counted_seq = None
         if self._snapshot:
             self._live_seq = max(self._live_seq, first_seq)
-            self._keep_stored()
+            self._has_lost = True
         self.next_seq = max(self.next_seq, first_seq)
 
     @property
@@ -183,19 +190,23 @@ class Cursor:
         self.rewind(next_seq)
         self._snapshot = snapshot
         self._live_seq = live_seq
-        self._keep_stored()
+        self._has_lost = True
 
     def rewind(self, next_seq: int) -> None:
         """Go on from another sequence; a snapshot ends."""
         self._snapshot = array("Q")
         self._snapshot_at = 0
+        self._has_lost = False
         self.next_seq = self._live_seq = next_seq
         self._scanned_seq = 0
         self._counted_seq = None
 
     def _keep_stored(self) -> None:
         """Drop from the snapshot what the stream no longer has: it would be counted for ever."""
-        self._snapshot = self._store.held(self.snapshot)
+        if not self._has_lost:
+            return
+        self._has_lost = False
+        self._snapshot = self._store.held(self._snapshot[self._snapshot_at :])
         self._snapshot_at = 0
         self._end_snapshot()
 

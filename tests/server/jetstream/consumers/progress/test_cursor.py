@@ -136,6 +136,38 @@ def test_snapshot_entries_that_are_gone_are_not_counted(store):
     assert cursor.next_seq == 11
 
 
+def test_many_purges_look_through_the_snapshot_once(store, monkeypatch):
+    """A thousand messages of one write may each purge a subject, and a snapshot may be long."""
+    held, looks = store.held, []
+
+    def counted(sequences):
+        looks.append(len(sequences))
+        return held(sequences)
+
+    monkeypatch.setattr(store, "held", counted)
+    cursor = Cursor(store, [], 3, [3, 6, 10])
+    for sequence in (3, 6):
+        store.delete([sequence])
+        cursor.purged(1)
+    assert looks == []
+    assert cursor.num_pending() == 1 and cursor.has_passed(6) and not cursor.has_passed(10)
+    assert list(cursor.snapshot) == [10]
+    assert looks == [3]
+    assert take(cursor, 9) == [10]
+    assert looks == [3]
+
+
+def test_what_a_purge_took_is_not_delivered_although_nobody_has_looked(store):
+    cursor = Cursor(store, [], 3, [3, 6, 10])
+    store.delete([3])
+    cursor.purged(1)
+    assert take(cursor, 1) == [6]
+    store.delete([10])
+    cursor.purged(1)
+    assert take(cursor, 1) == [] and cursor.num_pending() == 0
+    assert cursor.next_seq == 11
+
+
 def test_a_saved_snapshot_is_brought_in_line_with_the_store(store):
     store.delete([6])
     restored = Cursor(store, [], 1)
