@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from jetstream_server.jetstream.consumers.pull_request import PullRequest, parse_request
+from jetstream_server.jetstream.consumers.pull_request import PullBody, PullRequest, parse_request
 
 NOW = 1_000_000
 
@@ -77,3 +77,10 @@ def test_only_json_can_name_a_group(body, is_text):
     request = parse_request(b"in", body, NOW)
     assert isinstance(request, PullRequest)
     assert request.is_text is is_text
+
+
+def test_an_odd_body_has_no_serializer_made():
+    """Pydantic would make it in the turn of the first such request, which takes 50 ms."""
+    request = parse_request(b"in", b'{"batch":5,"unknown":true}', NOW)
+    assert request.batch == 5
+    assert not PullBody.__pydantic_complete__
