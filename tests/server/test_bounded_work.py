@@ -19,7 +19,7 @@ from jetstream_server.base.clock import MILLISECOND, SECOND
 from jetstream_server.base.nuid import Nuid
 from jetstream_server.config.options import ServerOptions
 from jetstream_server.core import deliveries
-from jetstream_server.jetstream.api import consumers, messages
+from jetstream_server.jetstream.api import account, consumers, messages
 from jetstream_server.jetstream.api import streams as api_streams
 from jetstream_server.jetstream.api.dispatch import Api
 from jetstream_server.jetstream.api.streams import SEQUENCES_OF_UNIT
@@ -1108,6 +1108,34 @@ def test_messages_of_large_blocks_are_erased_in_turns(
     assert said.count(b'"success":true') == 20
     assert store.state().messages == 280
     assert max(erased) == (1 if storage == "file" and not no_erase else 6), erased
+
+
+def test_what_very_many_streams_hold_is_added_up_a_few_times_a_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a thousand streams sixty in a turn took 24 ms, and with more of them longer."""
+    monkeypatch.setattr(account, "STREAMS_OF_UNIT", 1)
+    bench = Bench(tmp_path)
+    for number in range(30):
+        config = {"name": f"S{number}", "subjects": [f"s{number}"], "storage": "memory"}
+        assert b'"error"' not in bench.ask(f"STREAM.CREATE.S{number}", config)
+    catalog, run, added = bench.node.accounts["$G"].catalog, bench.node.run, [0]
+    assert catalog is not None
+    usage = catalog.usage
+
+    def counted() -> Any:
+        added[-1] += 1
+        return usage()
+
+    def turn(now: int) -> None:
+        added.append(0)
+        run(now)
+
+    monkeypatch.setattr(catalog, "usage", counted)
+    monkeypatch.setattr(bench.node, "run", turn)
+    said = bench.ask(*(part for _ in range(40) for part in ("INFO", b"")))
+    assert said.count(b'"streams":31') == 40
+    assert (sum(added), max(added)) == (40, 2), added
 
 
 def test_a_stream_made_again_while_a_restored_one_begins_to_listen_stays(tmp_path: Path) -> None:

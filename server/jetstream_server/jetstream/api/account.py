@@ -10,6 +10,7 @@ from jetstream_server.jetstream.catalog.catalog import Catalog
 
 # Streams here have no replicas.
 _OWN_TIER = "R1"
+STREAMS_OF_UNIT = 250  # of the workload, in which what each holds is added up
 
 
 @route("INFO", "account_info_response")
@@ -24,6 +25,7 @@ def info(catalog: Catalog, request: Request) -> dict[str, Any]:
         "streams": len(catalog.names()),
         "consumers": catalog.consumer_count(),
     }
+    catalog.context.workload.spend(held["streams"] // STREAMS_OF_UNIT)
     answer: dict[str, Any] = {**held, "limits": limits.to_wire()}
     if limits.tiers:  # each has its own limits, and overall there are none
         answer["limits"] = {key: type(value)() for key, value in limits.to_wire().items()}
