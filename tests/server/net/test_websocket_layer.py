@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import zlib
 from random import Random
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jetstream_server.net.layer import LayerError
-from jetstream_server.net.websocket_layer import WebsocketLayer
+from jetstream_server.net.websocket_layer import COMPRESSED_BYTES_MAX, WebsocketLayer
 from jetstream_server.net.websocket_upgrade import WebsocketRules
 from websockets.client import ClientProtocol
 from websockets.extensions.permessage_deflate import ClientPerMessageDeflateFactory
@@ -260,6 +261,24 @@ def test_little_is_not_compressed() -> None:
     assert layer.take_output() == b"\x82\x06PONG\r\n"
     layer.send(bytes(65))
     assert layer.take_output()[0] == 0xC2
+
+
+def test_what_is_compressed_keeps_others_waiting_as_briefly_as_can_be() -> None:
+    client = client_of(extensions=[ClientPerMessageDeflateFactory()])
+    layer = connected(WebsocketRules(is_compressing=True), client)
+    digits = b",".join(b"%d" % n for n in range(100_000))
+    encoder = zlib.compressobj(1, wbits=-15)
+    quickest = encoder.compress(digits) + encoder.flush(zlib.Z_SYNC_FLUSH)
+    layer.send(digits)
+    frame = layer.take_output()
+    assert frame[0] == 0xC2 and frame.endswith(quickest[:-4])
+    for size, first in ((COMPRESSED_BYTES_MAX, 0xC2), (COMPRESSED_BYTES_MAX + 1, 0x82)):
+        layer.send(bytes(size))
+        frame = layer.take_output()
+        assert frame[0] == first
+        client.receive_data(frame)
+        (event,) = client.events_received()
+        assert event.data == bytes(size)
 
 
 @settings(max_examples=100)
