@@ -15,7 +15,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from benchmarks.wire import LoadError, Wire
+from benchmarks.wire import CONNECT, LoadError, Wire
 
 TIMEOUT_S = 170.0
 USER = {"user": "witness", "pass": "s3cret"}
@@ -354,6 +354,20 @@ def _repeatedly(verb: str, body: bytes, count: int) -> Act:
     return act
 
 
+def _repeatedly_read(body: bytes, count: int) -> Act:
+    """Ask for the last messages of some subjects so many times in one write, and read them all."""
+
+    def act(port: int) -> None:
+        with Wire(port, TIMEOUT_S) as wire:
+            wire.subscribe_inbox()
+            wire.ping()
+            head = b"PUB $JS.API.DIRECT.GET.S %b.a %d" % (wire.inbox, len(body))
+            wire.sock.sendall(b"%b\r\n%b\r\n" % (head, body) * count)
+            _count(wire, b"NATS/1.0 204 EOB", count)
+
+    return act
+
+
 def _read_until_closed(sock: socket.socket) -> int:
     """Return how many bytes came."""
     count = 0
@@ -361,6 +375,109 @@ def _read_until_closed(sock: socket.socket) -> int:
         while data := sock.recv(1 << 20):
             count += len(data)
     return count
+
+
+def _come_and_go(count: int) -> Act:
+    """Have so many clients come, say CONNECT and PING in one go, and leave without a word."""
+
+    def act(port: int) -> None:
+        greeting = b"CONNECT %b\r\nPING\r\n" % json.dumps(dict(CONNECT)).encode()
+        with contextlib.ExitStack() as stack:
+            socks = [
+                stack.enter_context(socket.create_connection(("127.0.0.1", port), TIMEOUT_S))
+                for _ in range(count)
+            ]
+            for sock in socks:
+                sock.sendall(greeting)
+            for sock in socks:
+                _read_until(sock, b"PONG\r\n")
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        time.sleep(1)
+
+    return act
+
+
+def _read_until(sock: socket.socket, part: bytes) -> bytes:
+    """Return all that came, once this is in it."""
+    heard = b""
+    while part not in heard:
+        data = sock.recv(1 << 16)
+        if not data:
+            raise LoadError("the server closed the connection")
+        heard += data
+    return heard
+
+
+def _send_to_deaf(count: int) -> Act:
+    """Publish 4 MB to so many clients that read nothing, which makes slow consumers of them."""
+
+    def act(port: int) -> None:
+        with contextlib.ExitStack() as stack:
+            for _ in range(count):
+                sock = stack.enter_context(socket.socket())
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+                sock.connect(("127.0.0.1", port))
+                sock.sendall(b'CONNECT {"verbose":false}\r\nSUB deaf 1\r\nPING\r\n')
+                _read_until(sock, b"PONG\r\n")
+            wire = stack.enter_context(Wire(port, TIMEOUT_S))
+            for _ in range(8):
+                wire.sock.sendall(b"PUB deaf 500000\r\n%b\r\n" % bytes(500_000))
+                wire.ping()
+        time.sleep(1)
+
+    return act
+
+
+def _reload_with_subscriptions(count: int) -> Act:
+    """Have the server read its configuration again while a client has so many subscriptions."""
+
+    def act(port: int) -> None:
+        with socket.create_connection(("127.0.0.1", port), TIMEOUT_S) as sock:
+            info = json.loads(_read_until(sock, b"\r\n").split(b" ", 1)[1])
+        listens, system = ({**USER, "user": name} for name in ("listens", "system"))
+        with Wire(port, TIMEOUT_S, listens) as listener, Wire(port, TIMEOUT_S, system) as wire:
+            for begin in range(0, count, 10_000):
+                numbers = range(begin, begin + 10_000)
+                lines = (b"SUB sub.%d.* %d\r\n" % (n, n + 10) for n in numbers)
+                listener.sock.sendall(b"".join(lines))
+                listener.ping()
+            wire.subscribe_inbox()
+            wire.request(f"$SYS.REQ.SERVER.{info['server_id']}.RELOAD", b"")
+
+    return act
+
+
+def _pull_together(port: int) -> None:
+    """Publish one message for which 1,000 consumers have a request waiting."""
+    with Wire(port, TIMEOUT_S) as wire:
+        wire.subscribe_inbox()
+        body = b'{"expires":60000000000,"batch":1}'
+        heads = (
+            b"PUB $JS.API.CONSUMER.MSG.NEXT.S.c%d %b.a %d" % (n, wire.inbox, len(body))
+            for n in range(1000)
+        )
+        wire.sock.sendall(b"".join(b"%b\r\n%b\r\n" % (head, body) for head in heads))
+        wire.ping()
+        wire.sock.sendall(b"PUB S.x 1\r\nx\r\n")
+        _count(wire, b"MSG S.x ", 1000)
+
+
+def _roll_up(count: int) -> Act:
+    """Store a message for each of so many subjects, in one write, that takes the place of all that
+    its subject has: as a bucket's key is purged."""
+
+    def act(port: int) -> None:
+        head = b"NATS/1.0\r\nNats-Rollup: sub\r\n\r\n"
+        with Wire(port, TIMEOUT_S) as wire:
+            wire.subscribe_inbox()
+            frames = (
+                b"HPUB S.%d.x %b.a %d %d\r\n%b\r\n" % (n, wire.inbox, len(head), len(head), head)
+                for n in range(count)
+            )
+            wire.sock.sendall(b"".join(frames))
+            _count(wire, b"MSG %b.a " % wire.inbox, count)
+
+    return act
 
 
 # -- what is stored --------------------------------------------------------------------------
@@ -559,6 +676,21 @@ accounts {
 }
 """
 
+_RELOADABLE = """
+accounts {
+  SYSTEM { users: [ {user: system, password: s3cret} ] }
+  OTHERS {
+    users: [
+      {user: witness, password: s3cret}
+      {user: listens, password: s3cret, permissions: {subscribe: ["sub.>", "other.>"]}}
+    ]
+    jetstream: enabled
+  }
+}
+system_account: SYSTEM
+"""
+_LAST_OF_MANY = json.dumps({"multi_last": [f"S.{n * 290}.x" for n in range(1024)]}).encode()
+
 INPUTS = [
     Input("nothing", lambda port: time.sleep(1)),
     Input(
@@ -615,6 +747,29 @@ INPUTS = [
     Input("100,000 subscriptions and away", _subscribe_and_leave),
     Input("100,000 subscriptions taken back", _subscribe_and_unsubscribe),
     Input("90 clients with 1,000 subscriptions each, and away", _leave_together(90, 1000)),
+    Input("1,000 clients come at once, and away", _come_and_go(1000)),
+    Input(
+        "1,000 slow consumers cut off",
+        _send_to_deaf(1000),
+        config="max_pending: 1048576\n",
+    ),
+    Input(
+        "a reload beside 100,000 subscriptions",
+        _reload_with_subscriptions(100_000),
+        config=_RELOADABLE,
+        credentials=tuple(USER.items()),
+    ),
+    Input("a message for 1,000 waiting pulls", _pull_together, _stream_with_consumers(1000)),
+    Input(
+        "1,000 of 300,000 subjects rolled up",
+        _roll_up(1000),
+        _publish(300_000, 300_000, allow_rollup_hdrs=True),
+    ),
+    Input(
+        "50 times the last of 1,024 of 300,000 subjects",
+        _repeatedly_read(_LAST_OF_MANY, 50),
+        _publish(300_000, 300_000),
+    ),
     Input(
         "20 answers to 20,000 subscriptions of another account",
         _answer_many_elsewhere,
