@@ -51,13 +51,6 @@ class SystemClock:
         return self._offset + time.monotonic_ns()
 
 
-def earlier(one: int | None, other: int | None) -> int | None:
-    """Return the earlier of two deadlines, None when there is none."""
-    if one is None:
-        return other
-    return one if other is None or one < other else other
-
-
 def earliest(*deadlines: int | None) -> int | None:
     """Return the earliest of several deadlines, None when there is none."""
     found = None

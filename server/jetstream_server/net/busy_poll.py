@@ -56,10 +56,12 @@ class BusyPoll:
 
     def turn_began(self, now: int) -> None:
         """Judge from what was read, and when, whether a client waits for each answer."""
-        before, self._read_bytes = self._read_bytes, self._intake.read_bytes
-        is_lone = 0 < self._read_bytes - before <= LONE_BYTES_MAX
-        is_soon = now - self._answered_at <= self._wait_ns
-        self._streak = self._streak + 1 if is_lone and is_soon else 0
+        read_bytes = self._intake.read_bytes
+        size, self._read_bytes = read_bytes - self._read_bytes, read_bytes
+        if 0 < size <= LONE_BYTES_MAX and now - self._answered_at <= self._wait_ns:
+            self._streak += 1
+        else:
+            self._streak = 0
 
     def answered(self) -> None:
         """Stay awake for a while if one does; everything has been written by now."""

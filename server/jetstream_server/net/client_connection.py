@@ -96,7 +96,7 @@ class ClientConnection(asyncio.Protocol):
         """Write the session's outbox; close afterwards if the session says so."""
         session, transport = self._session, self._transport
         outbox = session.outbox
-        if outbox and not transport.is_closing():
+        if outbox.parts and not transport.is_closing():
             was_high = outbox.backlog_bytes >= OUTBOX_HIGH_BYTES
             self._write(session.take_output())
             outbox.backlog_bytes = transport.get_write_buffer_size()

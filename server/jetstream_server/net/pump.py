@@ -21,7 +21,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Protocol
 
-from jetstream_server.base.clock import SECOND, Clock, earlier
+from jetstream_server.base.clock import SECOND, Clock
 from jetstream_server.base.errors import StoreError
 from jetstream_server.net.busy_poll import BusyPoll
 from jetstream_server.net.flush_worker import Failures, FlushWorker, Worker
@@ -109,7 +109,8 @@ class Pump:
             self._write(now)
             self.intake.turned(self._unflushed_bytes)
             self._arm(now)
-            self._answered()
+            if self._busy_poll is not None:
+                self._answered()
         except Exception as error:
             self._failed(error)
             raise
@@ -236,7 +237,9 @@ class Pump:
     def _arm(self, now: int) -> None:
         deadline = self.node.next_deadline()
         if not self._flushing and self._commit is not None:
-            deadline = earlier(deadline, self._commit.next_deadline())
+            of_disk = self._commit.next_deadline()
+            if of_disk is not None and (deadline is None or of_disk < deadline):
+                deadline = of_disk
         if self._timer is not None:
             if deadline == self._timer_at:
                 return

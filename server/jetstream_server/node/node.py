@@ -12,7 +12,7 @@ that is durable. When nothing is queued it may be released at once.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from itertools import islice
 from random import Random
 from typing import Any, Protocol
@@ -145,7 +145,7 @@ class Node:
         self.events = 0  # answers and events in the name of the server so far
         self._next_cid = 1  # never used twice
         self._fed: dict[Session, None] = {}  # with input that is yet to be run
-        self._touched: dict[Session, None] = {}  # with output for the pump to write
+        self.touched: dict[Session, None] = {}  # with output for the pump to write
         self._held: Held = []  # output that waits for the next flush
         # Subscriptions of clients that are gone, which are yet to be taken out.
         self._given_up: deque[tuple[Account, list[Subscription], ClosedConnection | None]] = deque()
@@ -195,7 +195,7 @@ class Node:
         if self.chronicle is not None:
             self.tell(self.chronicle.disconnected, session, now or session.last_activity)
         self._fed.pop(session, None)
-        self._touched.pop(session, None)
+        self.touched.pop(session, None)
         self._timers.cancel(session)
         self.stats.traffic.add(session.traffic)  # what the client did stays in the totals
 
@@ -268,7 +268,7 @@ class Node:
 
     def note_output(self, session: Session) -> None:
         """Note that a session has output to write, or is to be closed."""
-        self._touched[session] = None
+        self.touched[session] = None
 
     def deadline_changed(self, session: Session) -> None:
         """Note that a session has something to do at another time."""
@@ -290,12 +290,12 @@ class Node:
         if self._given_up:
             self._forget_given_up()
         workload = self.workload
-        fed = self._fed
         if workload.waiting:  # who has waited comes first
-            self._fed = {}
-        workload.begin(hears=bool(fed))
-        if self._fed is not fed:
+            fed, self._fed = self._fed, {}
+            workload.begin(hears=bool(fed))
             self._fed.update(fed)
+        else:
+            workload.begin(hears=bool(self._fed))
         self._deliveries.begin()
         self._run_sessions(now)
         if self.late.waiting:
@@ -410,10 +410,10 @@ class Node:
 
     # -- output ------------------------------------------------------------------------------
 
-    def take_touched(self) -> list[Session]:
+    def take_touched(self) -> Collection[Session]:
         """Return the sessions with output since the last call."""
-        touched, self._touched = self._touched, {}
-        return list(touched)
+        touched, self.touched = self.touched, {}
+        return touched
 
     def take_held(self) -> Held:
         """Return everything that waits for the disk; it must all be released, or dropped."""

@@ -76,8 +76,8 @@ class Publishing:
         rights: what it may do.
 
     Attributes:
-        looked_at: how many messages the last call of `publish` looked at one by one, or what took
-            as long.
+        looked_at: how many messages were looked at one by one, or what took as long, since whoever
+            counts it has set it to 0.
     """
 
     _publisher: PublishingClient
@@ -125,18 +125,18 @@ class Publishing:
         """Publish messages; return those that are left for a later turn, None for none."""
         chunk, fields, traffic = run.chunk, run.fields, self._traffic
         count = len(fields) // STRIDE
-        self.looked_at = 0
+        in_bytes, admitted = subjects.admitted(chunk, fields, SUBJECTS, REPLIES)
         traffic.in_msgs += count
-        traffic.in_bytes += frames.published_bytes(fields)
-        traced = frames.first_traced(chunk, fields, 0, count)
+        traffic.in_bytes += in_bytes
         start = 0
-        if traced == count and self._is_plain:  # as nearly always: go as far as nothing is refused
-            index = subjects.first_reserved(chunk, fields, 0, count, SUBJECTS, REPLIES)
-            start = self._account.router.route(run, self._publisher, now, 0, index, self._answers)
+        if self._is_plain:  # as nearly always: go as far as nothing is refused or traced
+            router = self._account.router
+            start = router.route(run, self._publisher, now, 0, admitted, self._answers)
             if start == count:
                 return None
-            if start < index:
+            if start < admitted:
                 return self._left_from(run, start)
+        traced = frames.first_traced(chunk, fields, start, count)
         start = self._publish_stretch(run, start, traced, now)
         if start == traced < count:
             start = self._publish_from_traced(run, traced, now)

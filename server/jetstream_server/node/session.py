@@ -75,6 +75,7 @@ class SessionNode(Protocol):
         stats: what is counted for the server as a whole.
         protocol_trace: takes what clients and server say; None where nobody looks.
         late: what accounts have to send still.
+        touched: sessions with output to write, or that are to be closed.
     """
 
     name: str
@@ -89,6 +90,7 @@ class SessionNode(Protocol):
     stats: NodeStats
     protocol_trace: Trace | None
     late: LateOutput
+    touched: dict[Session, None]
 
     def account_of(self, user: User | None) -> Account:
         """Return the account of a user; unknown clients wait in the global one."""
@@ -177,7 +179,7 @@ class Session:
         # What this turn's ops count in addition: subscriptions to long subjects, and messages that
         # were looked at one by one.
         self._ops_more = 0
-        self._traced: PubRun | None = None  # the first of them, when the log has it already
+        self._traced: Op | None = None  # the first of them, when the log has it already
         self._is_info_due = False  # with the answer to the first PING after CONNECT
         self._adopt()
 
@@ -231,7 +233,7 @@ class Session:
     @property
     def has_postponed(self) -> bool:
         """Return whether it has heard more than it has acted on, and is not to hear more yet."""
-        return bool(self.answers.postponed or self._ops) or self.parser.has_more
+        return bool(self.answers.postponed or self._ops or self.parser.later)
 
     # -- one turn ----------------------------------------------------------------------------
 
@@ -242,56 +244,61 @@ class Session:
             On how much.
         """
         self._now = self.last_activity = now
-        if self._lifecycle.state is State.GREETED:
-            self._lifecycle.happened(Event.SPOKE)
         answers = self.answers
         if answers.postponed:
             if not self.closing:
                 answers.resume(now)
             if answers.postponed:
                 return 0
-        if not self._lifecycle.allowed.hears:
+        allowed = self._lifecycle.allowed
+        if not allowed.is_connected and self._lifecycle.state is State.GREETED:
+            self._lifecycle.happened(Event.SPOKE)
+        if not allowed.hears:
             if self.closing:
                 self._ops.clear()
             return 0
         ops, self._ops = self._ops, []
-        if self.parser.has_more:
-            ops = ops or self.parser.read_on()
-            if self.parser.has_more:
+        parser = self.parser
+        if parser.later:
+            ops = ops or parser.read_on()
+            if parser.later:
                 self._node.note_input(self)
         trace = self._node.protocol_trace
+        is_known = self.user is not None
         self._ops_more = number = 0
         for op in ops:
             number += 1
-            if self.closing:
-                return number
             if number + self._ops_more > ops_max:
                 self._ops = ops[number - 1 :]
                 self._node.note_input(self)
                 return ops_max
             if trace is not None and op is not self._traced and not self.sign_in.is_answered:
                 trace.arrived(self, op)
-            if (
-                self.user is None
-                and self._node.authenticator.is_required
-                and not isinstance(op, Connect | Violation)
-            ):
+            if not is_known and not self._may_say(op):
                 self.refuse(faults.AUTHORIZATION_VIOLATION)
                 return number
             left = _ACTIONS[type(op)](self, op)
             if left is not None:
                 self._traced = left
                 self._ops = [left, *ops[number:]]
-                if not answers.postponed:
+                # CONNECT is acted on again once the answer is known, which is noted then.
+                if not answers.postponed and type(left) is not Connect:
                     self._node.note_input(self)
                 return number + self._ops_more
             if answers.postponed:
                 self._ops = ops[number:]
                 return number
-            if type(op) is Connect and self.sign_in.is_waiting:
-                self._ops = ops[number - 1 :]  # CONNECT is acted on again, once the answer is known
+            if self.closing:
                 return number
         return number + self._ops_more
+
+    def _may_say(self, op: Op) -> bool:
+        """Tell whether somebody who may not have signed in may say this."""
+        return (
+            self.user is not None
+            or isinstance(op, Connect | Violation)
+            or not self._node.authenticator.is_required
+        )
 
     def tick(self, now: int) -> None:
         """Look after pings and the time allowed for CONNECT."""
@@ -330,9 +337,9 @@ class Session:
         if self.closing and self.closing == faults.SLOW_CONSUMER_PENDING_BYTES.reason:
             return
         outbox, node = self.outbox, self._node
-        outbox.put(data)
-        node.note_output(self)
-        if outbox.backlog_bytes > node.options.max_pending and not self.closing:
+        backlog_bytes = outbox.put(data)
+        node.touched[self] = None
+        if backlog_bytes > node.options.max_pending and not self.closing:
             node.stats.slow_consumers += 1
             # No -ERR: the client would not read it either.
             self.refuse(faults.SLOW_CONSUMER_PENDING_BYTES)
@@ -368,28 +375,27 @@ class Session:
         subscription = stretch.subscription
         if self.closing or subscription.closed:
             return
-        run, start, stop, now = stretch.run, stretch.start, stretch.stop, stretch.now
+        start, stop = stretch.start, stretch.stop
         if subscription.max_messages:
             stop = min(stop, start + subscription.max_messages - subscription.delivered)
+            if start >= stop:
+                return
         permissions = self._rights.permissions
         if permissions is not None:
             rules, queue = permissions.subscribe, subscription.queue
             if rules.reaches_further(subscription.subject, queue):
                 for index in range(start, stop):
-                    if rules.delivers(run.subject(index), queue):
-                        self._deliver(run, index, index + 1, subscription, now)
+                    if rules.delivers(stretch.run.subject(index), queue):
+                        self._deliver(stretch, index, index + 1)
                 return
-        self._deliver(run, start, stop, subscription, now)
+        self._deliver(stretch, start, stop)
 
-    def _deliver(
-        self, run: PubRun, start: int, stop: int, subscription: Subscription, now: int
-    ) -> None:
-        if start >= stop:
-            return
+    def _deliver(self, stretch: Stretch, start: int, stop: int) -> None:
+        run, subscription = stretch.run, stretch.subscription
         data, content_bytes = frames.encode_messages(
             run.chunk, run.fields, start, stop, subscription.sid, self.headers
         )
-        self.deliver_frames(subscription, data, stop - start, now, content_bytes)
+        self.deliver_frames(subscription, data, stop - start, stretch.now, content_bytes)
 
     def deliver_frames(
         self,
@@ -461,14 +467,15 @@ class Session:
 
     # -- who it is ---------------------------------------------------------------------------
 
-    def _connect(self, op: Connect) -> None:
+    def _connect(self, op: Connect) -> Connect | None:
+        """Act on CONNECT; return it if that is to be done again, once a password is compared."""
         node, sign_in = self._node, self.sign_in
         fault = sign_in.hear(op.options, has_headers=node.options.has_headers)
         self.echo, self.headers = sign_in.wishes.echo, sign_in.wishes.headers
         self._pings.heard_connect(self._now)
         if fault is not None:
             self.refuse(fault)
-            return
+            return None
         self.parser.headers = sign_in.wishes.headers
         user = sign_in.decide(node.authenticator, node.password_checker, self._now)
         if user is None:
@@ -481,6 +488,7 @@ class Session:
             self.refuse(user)
         else:
             self._become(user)
+        return op if sign_in.is_waiting else None
 
     def _password_compared(self) -> None:
         """Go on with CONNECT: what has to be known of the password is."""
@@ -540,8 +548,9 @@ class Session:
         if late.waiting and late.holds_up(self.account):
             return run
         left = publishing.publish(run, self._now)
-        if publishing.looked_at:
-            self._ops_more += publishing.looked_at // _MESSAGES_OF_OP
+        if looked_at := publishing.looked_at:
+            self._ops_more += looked_at // _MESSAGES_OF_OP
+            publishing.looked_at = 0
         return left
 
     def _subscribe(self, op: Sub) -> None:
@@ -592,8 +601,8 @@ class Session:
         return self._subscriptions.close()
 
 
-# What each op leads to; for PUB, the messages that are left for a later turn.
-_ACTIONS: dict[type, Callable[[Session, Any], PubRun | None]] = {
+# What each op leads to: what is left of it for a later turn.
+_ACTIONS: dict[type, Callable[[Session, Any], Op | None]] = {
     Connect: Session._connect,
     PubRun: Session._publish,
     Sub: Session._subscribe,

@@ -86,6 +86,7 @@ class Parser:
         control_line_max: longest arguments of a line, in bytes.
         payload_max: largest payload, header block included; an account may lower it.
         headers: whether HPUB is allowed; follows the `headers` option of CONNECT.
+        later: pieces that `feed` left for `read_on`; empty when there are none.
     """
 
     __slots__ = (
@@ -96,10 +97,10 @@ class Parser:
         "_held",
         "_held_bytes",
         "_in_line",
-        "_later",
         "_unread_at",
         "control_line_max",
         "headers",
+        "later",
         "payload_max",
     )
 
@@ -116,7 +117,7 @@ class Parser:
         self._awaited_bytes = 0  # no use looking at the held frame before it has this many
         self._frame_bytes = 0  # how long it will be, if that is known
         self._in_line = False  # ... or before a line feed comes, if its limit allows
-        self._later: deque[bytes] = deque()  # pieces to be read, the first from `_unread_at` on
+        self.later: deque[bytes] = deque()  # the first of them from `_unread_at` on
         self._unread_at = 0
 
     def feed(self, data: bytes) -> list[Op]:
@@ -127,8 +128,8 @@ class Parser:
         """
         if self._ended:
             return []
-        if self._later:
-            self._later.append(data)
+        if self.later:
+            self.later.append(data)
             return []
         if not self._held:
             return self._parse(data)
@@ -146,21 +147,16 @@ class Parser:
         self._held.clear()
         return self._parse(chunk)
 
-    @property
-    def has_more(self) -> bool:
-        """Return whether there are ops that `feed` left for `read_on`."""
-        return bool(self._later)
-
     def read_on(self) -> list[Op]:
         """Return the next ops of what was fed."""
         ops: list[Op] = []
-        while self._later and not ops and not self._ended:
-            data, at, self._unread_at = self._later.popleft(), self._unread_at, 0
-            waiting, self._later = self._later, deque()
+        while self.later and not ops and not self._ended:
+            data, at, self._unread_at = self.later.popleft(), self._unread_at, 0
+            waiting, self.later = self.later, deque()
             ops = self._parse(data, at) if at else self.feed(data)
-            self._later.extend(waiting)
+            self.later.extend(waiting)
         if self._ended:
-            self._later.clear()
+            self.later.clear()
         return ops
 
     def _complete(self, data: bytes, lacking: int) -> list[Op]:
@@ -189,7 +185,7 @@ class Parser:
             if self._ended or at == _HELD:
                 break
             if len(ops) >= OPS_MAX and at < len(chunk):
-                self._later.append(chunk)
+                self.later.append(chunk)
                 self._unread_at = at
                 break
         if fields:

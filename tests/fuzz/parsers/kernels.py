@@ -148,6 +148,7 @@ def _names(data: bytes, kernel: Any, fields: array[int]) -> object:
     said: list[object] = []
     start = 0
     if len(data) % 2:
+        said.append(kernel.admitted(data, fields, reserved.SUBJECTS, reserved.REPLIES))
         while start < count:
             start = kernel.first_reserved(
                 data, fields, start, count, reserved.SUBJECTS, reserved.REPLIES

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from jetstream_server.base.clock import SECOND, SystemClock, earlier, earliest
+from jetstream_server.base.clock import SECOND, SystemClock, earliest
 
 
 def test_it_tells_the_time_of_day():
@@ -16,12 +16,6 @@ def test_it_never_goes_back_when_the_wall_clock_does(monkeypatch):
     before = clock.now()
     monkeypatch.setattr(time, "time_ns", lambda: 0)
     assert clock.now() >= before
-
-
-def test_the_earlier_of_two_deadlines() -> None:
-    assert earlier(1, 2) == earlier(2, 1) == 1
-    assert earlier(None, 2) == earlier(2, None) == 2
-    assert earlier(None, None) is None
 
 
 def test_the_earliest_of_several_deadlines() -> None:

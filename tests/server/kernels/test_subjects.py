@@ -158,3 +158,38 @@ def test_first_reserved(kernel: Any, names: list[tuple[bytes, bytes]], start: in
     find = kernel.first_reserved
     found = find(run.chunk, run.fields, start, run.count, (b"$GR.", b"$NRG."), (b"$JS.ACK.",))
     assert found == (reserved[0] if reserved else max(start, run.count))
+
+
+@settings(max_examples=60)
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from([b"$GR.", b"$GR.a", b"a", b"a.b"]),
+            st.sampled_from([b"", b"r", b"$JS.ACK.x"]),
+            st.sampled_from(
+                [
+                    b"",
+                    b"NATS/1.0\r\nA: b\r\n\r\n",
+                    b"NATS/1.0\r\nA: b\r\nTraceParent: c\r\n\r\n",
+                    b"NATS/1.0\r\nNats-Trace-Dest: d\r\n\r\n",
+                    b"NATS/1.0\r\nnats-trace-dest: d\r\n\r\n",
+                ]
+            ),
+            st.binary(max_size=3),
+        ),
+        max_size=5,
+    )
+)
+def test_admitted(kernel: Any, messages: list[tuple[bytes, bytes, bytes, bytes]]) -> None:
+    run = PubRun.of(messages)
+    stops = [
+        index
+        for index, (subject, reply, block, _) in enumerate(messages)
+        if subject == b"$GR.a"
+        or reply == b"$JS.ACK.x"
+        or b"TraceParent" in block
+        or b"Nats-Trace" in block
+    ]
+    content_bytes = sum(len(block) + len(payload) for _, _, block, payload in messages)
+    found = kernel.admitted(run.chunk, run.fields, (b"$GR.", b"$NRG."), (b"$JS.ACK.",))
+    assert found == (content_bytes, stops[0] if stops else len(messages))

@@ -22,6 +22,6 @@ def test_what_the_socket_has_not_taken_is_the_writers_to_say() -> None:
     outbox.take()
     assert outbox.backlog_bytes == 5
     outbox.backlog_bytes = 2
-    outbox.put(b"678")
+    assert outbox.put(b"678") == 5
     outbox.drop()
     assert outbox.backlog_bytes == 5 and not outbox

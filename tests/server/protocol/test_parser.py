@@ -351,7 +351,7 @@ def test_work_is_linear(make: Callable[[int], list[bytes]]) -> None:
             began = time.thread_time()
             for piece in pieces:
                 under_test.feed(piece)
-                while under_test.has_more:
+                while under_test.later:
                     under_test.read_on()
             best = min(best, time.thread_time() - began)
         return best
@@ -431,8 +431,8 @@ def test_many_ops_are_given_a_few_at_a_time_and_in_order():
         )
         parser, whole = Parser(4096, 1024), []
         at = 0
-        while at < len(said) or parser.has_more:
-            if at < len(said) and (not parser.has_more or random.random() < 0.3):
+        while at < len(said) or parser.later:
+            if at < len(said) and (not parser.later or random.random() < 0.3):
                 size = random.choice((1, 100, 10_000, 100_000))
                 ops = parser.feed(said[at : at + size])
                 at += size
@@ -456,4 +456,4 @@ def test_nothing_is_read_behind_a_violation():
     assert parser.feed(b"PING\r\n") == []
     ops = parser.read_on()
     assert [type(op) for op in ops] == [Violation]
-    assert not parser.has_more
+    assert not parser.later

@@ -9,9 +9,9 @@ from cpython cimport array
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdlib cimport free, realloc
 from libc.string cimport memchr, memcmp
-from posix.strings cimport strncasecmp
 
 from jetstream_server.kernels.digits cimport digit_count, put_bytes, put_number
+from jetstream_server.kernels.traces cimport asks_for_trace
 
 cdef enum:
     WIDTH = 7  # the STRIDE of `protocol/ops.py`
@@ -273,23 +273,6 @@ def published_bytes(array.array fields):
     return total
 
 
-cdef inline bint _asks_for_trace(const char* at, const char* stop) noexcept nogil:
-    cdef const char* line_feed
-    while True:
-        line_feed = <const char*>memchr(at, c"\n", stop - at)
-        if line_feed == NULL:
-            return False
-        at = line_feed + 1
-        if stop - at < 12:
-            return False
-        if at[0] == c"N":
-            if stop - at >= 16 and memcmp(at, b"Nats-Trace-Dest:", 16) == 0:
-                return True
-        elif at[0] == c"t" or at[0] == c"T":
-            if strncasecmp(at, b"traceparent:", 12) == 0:
-                return True
-
-
 def first_traced(bytes chunk, array.array fields, Py_ssize_t start, Py_ssize_t stop):
     """Return the first message in [start, stop) whose headers ask for a trace, `stop` for none.
 
@@ -299,7 +282,7 @@ def first_traced(bytes chunk, array.array fields, Py_ssize_t start, Py_ssize_t s
     cdef const int* message = fields.data.as_ints + start * WIDTH
     cdef Py_ssize_t index = start
     while index < stop:
-        if message[4] != message[5] and _asks_for_trace(raw + message[4], raw + message[5]):
+        if message[4] != message[5] and asks_for_trace(raw + message[4], raw + message[5]):
             break
         index += 1
         message += WIDTH

@@ -9,11 +9,12 @@ from jetstream_server.kernels.twins import adopt
 if TYPE_CHECKING:
     from jetstream_server.kernels.subjects.pure import (
         TAIL_TOKENS_MAX,
+        admitted,
         first_reserved,
         prefixes,
         segment,
     )
 
-__all__ = ["TAIL_TOKENS_MAX", "TWIN", "first_reserved", "prefixes", "segment"]
+__all__ = ["TAIL_TOKENS_MAX", "TWIN", "admitted", "first_reserved", "prefixes", "segment"]
 
 TWIN = adopt(__name__, globals())

@@ -9,6 +9,8 @@ from cpython cimport array
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.string cimport memcmp, memset
 
+from jetstream_server.kernels.traces cimport asks_for_trace
+
 cdef enum:
     WIDTH = 7  # the STRIDE of `protocol/ops.py`
     PREFIXES_MAX = 16
@@ -193,8 +195,42 @@ def first_reserved(
 
     See `pure.first_reserved`.
     """
+    return _first_reserved(
+        PyBytes_AS_STRING(chunk), fields.data.as_ints, start, stop, subjects, replies
+    )
+
+
+def admitted(bytes chunk, array.array fields, tuple subjects, tuple replies):
+    """Return how many bytes headers and payloads of all messages have, and how many messages from
+    the first on are neither of a reserved kind nor ask for a trace.
+
+    See `pure.admitted`.
+    """
     cdef const char* raw = PyBytes_AS_STRING(chunk)
-    cdef const int* message = fields.data.as_ints + start * WIDTH
+    cdef const int* message = fields.data.as_ints
+    cdef Py_ssize_t index, count = len(fields) // WIDTH, untraced = count
+    cdef long long total = 0
+    for index in range(count):
+        total += message[6] - message[4]
+        if (
+            untraced == count
+            and message[4] != message[5]
+            and asks_for_trace(raw + message[4], raw + message[5])
+        ):
+            untraced = index
+        message += WIDTH
+    return total, _first_reserved(raw, fields.data.as_ints, 0, untraced, subjects, replies)
+
+
+cdef Py_ssize_t _first_reserved(
+    const char* raw,
+    const int* fields,
+    Py_ssize_t start,
+    Py_ssize_t stop,
+    tuple subjects,
+    tuple replies,
+) except -1:
+    cdef const int* message = fields + start * WIDTH
     cdef Py_ssize_t index = start, at, subject_count = len(subjects), reply_count = len(replies)
     cdef Text prefixes[PREFIXES_MAX]
     # What the first two characters of a prefix may be; those of other texts hardly ever are. For a

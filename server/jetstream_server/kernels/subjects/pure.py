@@ -10,7 +10,7 @@ from __future__ import annotations
 from array import array
 from typing import TypeVar
 
-from jetstream_server.kernels.frames.pure import STRIDE
+from jetstream_server.kernels.frames.pure import STRIDE, first_traced, published_bytes
 
 T = TypeVar("T")
 
@@ -110,3 +110,12 @@ def first_reserved(
             if d - c > len(prefix) and chunk.startswith(prefix, c, d):
                 return index
     return max(start, stop)
+
+
+def admitted(
+    chunk: bytes, fields: array[int], subjects: tuple[bytes, ...], replies: tuple[bytes, ...]
+) -> tuple[int, int]:
+    """Return how many bytes headers and payloads of all messages have, and how many messages from
+    the first on are neither of a reserved kind nor ask for a trace."""
+    untraced = first_traced(chunk, fields, 0, len(fields) // STRIDE)
+    return published_bytes(fields), first_reserved(chunk, fields, 0, untraced, subjects, replies)
