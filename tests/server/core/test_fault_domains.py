@@ -104,6 +104,7 @@ CHANGING = {
     "rest", "close", "abandon", "count_in", "leave_to", "destroy",
 }  # fmt: skip
 LOOKING = {
+    "erased_with",
     "exceeds", "next_expiry", "state", "first_seq", "last_seq", "deleted", "load", "locate",
     "load_last", "load_next", "next_with_headers", "sequence_at", "filter", "decide", "count",
     "census",
