@@ -66,6 +66,7 @@ class AccountStreams:
     def __init__(self, node: Node, options: ServerOptions, log: Callable[[str, str], None]) -> None:
         self._node = node
         self._options = options
+        self._configured = accounts_of(options)
         self._log = log
         given = options.jetstream
         self._ingest_limits = IngestLimits(given.max_buffered_messages, given.max_buffered_size)
@@ -120,6 +121,7 @@ class AccountStreams:
     def follow(self, options: ServerOptions, now: int) -> None:
         """Give accounts the JetStream and the limits that they are to have from now on."""
         self._options = options
+        self._configured = accounts_of(options)
         for account in self._node.accounts.values():
             limits = self._limits_of(account.name)
             if account.catalog is None:
@@ -147,7 +149,7 @@ class AccountStreams:
             containment=account.containment,
             is_strict=self._options.jetstream.is_strict,
         )
-        has_api = has_own_api(accounts_of(self._options).get(account.name))
+        has_api = has_own_api(self._configured.get(account.name))
         if context.domain and account.name not in self._mapped and not self._is_system(account):
             # Accounts without JetStream are told so under either name.
             self._mapped.add(account.name)
@@ -203,7 +205,7 @@ class AccountStreams:
         """Return what an account may store, None for nothing."""
         if account == self._options.system_account:
             return None
-        given = accounts_of(self._options).get(account)
+        given = self._configured.get(account)
         if given is None and self._options.operator is not None:
             return None
         return given.jetstream if given is not None else AccountJetStreamOptions()

@@ -22,6 +22,8 @@ from jetstream_server.node.node import Node
 from jetstream_server.node.reload import arrange_accounts
 from jetstream_server.store.disk.cipher_disk import ENCRYPTED_BLOCK_BYTES
 
+from tests.traced_lines import lines_of
+
 NOW = 1_700_000_000 * SECOND
 ACCOUNTS = """
 accounts {
@@ -132,3 +134,15 @@ def test_a_start_that_fails_gives_the_folder_back(read, opened):
 
 def test_where_streams_are_without_a_folder():
     assert store_dir(ServerOptions()).name == "nats"
+
+
+def test_many_accounts_are_followed_one_by_one(read, opened):
+    """With an operator, each account whose claims change has all of them followed."""
+
+    def lines(count: int) -> int:
+        accounts = ", ".join(f"A{n} {{ jetstream: enabled }}" for n in range(count))
+        options = read(f"accounts {{ {accounts} }}")
+        with contextlib.closing(opened(options).streams) as streams:
+            return lines_of(lambda: streams.follow(options, NOW))
+
+    assert lines(200) < 5 * lines(50)
