@@ -6,6 +6,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from jetstream_server.kernels import columns
 from jetstream_server.protocol.ops import PubRun
 from jetstream_server.store.disk.commit import RUBBISH_NS, GroupCommit
 from jetstream_server.store.file import FileStore
@@ -199,3 +200,54 @@ def test_a_block_without_its_dead_needs_no_tombstones(disk):
     assert (block.version, len(block.noted)) == (0, 1)
     store.delete(range(first + 1, block.last_seq - 5))
     assert (block.version, block.noted) == (1, set())
+
+
+@pytest.mark.parametrize("act", ["nothing", "numbering", "renumbering", "disk"])
+def test_a_rewritten_block_looks_up_no_subjects_until_somebody_asks(disk, monkeypatch, act):
+    """A block may have two hundred thousand, and the look-ups took 40 ms of the same turn."""
+    store, commit = open_store(disk, block_bytes=10_000)
+    for number in range(400):
+        store.append(b"s.%d" % number, b"", b"x" * 50, 5)
+    store.close()
+    commit.drain()
+    store, commit = open_store(disk, block_bytes=10_000)
+    block = store._list.blocks[1]
+    asked = []
+    number_names = columns.number_names
+
+    def counted(names, lengths, ids):
+        asked.append(len(lengths))
+        return number_names(names, lengths, ids)
+
+    monkeypatch.setattr(columns, "number_names", counted)
+    version, first, stop = block.version, block.first_seq, block.last_seq + 1
+    kept = [sequence for sequence in range(first, stop) if sequence % 4 == 0]
+    assert store.delete([sequence for sequence in range(first, stop) if sequence % 4])
+    assert block.version == version + 1
+    assert block.pinned is not None
+    assert not block.pinned.is_numbered
+    assert asked == []
+    if act == "numbering":
+        assert not block.pinned.number(3)
+    elif act == "renumbering":
+        block.pinned.number(3)
+        store._log._renumber()
+    elif act == "disk":
+        commit.drain()
+        assert block.pinned is None
+    assert [sequence for sequence in range(first, stop) if store.load(sequence)] == kept
+    for sequence in kept:
+        subject = b"s.%d" % (sequence - 1)
+        assert store.subject_counts(subject) == {subject: 1}
+        assert store.load_last(store.filter([subject])).sequence == sequence
+        assert store.count(store.filter([subject, b"none.*"]), 0) == 1
+    wild = store.filter([b"*.*"])
+    assert store.count(wild, first, stop) == len(kept)
+    assert list(store.last_sequences(wild))[: first - 1] == [*range(1, first)]
+    assert store.purge(store.filter([b"s.%d" % (kept[0] - 1)]), 0, 0) == 1
+    assert store.subject_counts(b"s.%d" % (kept[0] - 1)) == {}
+    commit.drain()
+    state = store.state()
+    store, commit = open_store(disk)
+    assert store.state() == state
+    assert [sequence for sequence in range(first, stop) if store.load(sequence)] == kept[1:]
