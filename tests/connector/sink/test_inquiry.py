@@ -9,6 +9,8 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Iterator
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
@@ -84,6 +86,34 @@ def test_acks_that_were_lost_longer_ago_than_the_window(forgetful, ledger) -> No
     write = writing(forgetful, ledger=ledger, minDuplicateWindow="100ms")
     written = run(delayed(without_answer(write, carries_rows), WINDOW_S))
     assert (written.rows, contents(forgetful)) == (100, expected())
+
+
+def test_a_leader_that_is_behind_does_not_make_acknowledged_rows_lost(
+    forgetful, monkeypatch
+) -> None:
+    """One of three replicas that was halted tells of less than was stored, and not only once."""
+    for number in range(10):
+        forgetful.control.request_message(f"{forgetful.subject}.a", b"before %d" % number)
+    told: Iterator[int] = iter(())
+    ask = Control.stream_state
+
+    def behind(self, name):
+        state = yield from ask(self, name)
+        config = state.config | {"num_replicas": 3}
+        return replace(state, config=config, next=next(told, state.next))
+
+    def is_lost(sent: bytes) -> bool:
+        nonlocal told
+        if carries_rows(sent):
+            told = iter([6, 6])
+        return carries_rows(sent)
+
+    monkeypatch.setattr(Control, "stream_state", behind)
+    write = writing(forgetful, ledger="none", minDuplicateWindow="100ms")
+    written = run(delayed(without_answer(write, is_lost), WINDOW_S))
+    assert next(told, None) is None, "it was not asked again"
+    assert written.rows == 100 and contents(forgetful)[:100] == expected()
+    assert len(contents(forgetful)) == 110
 
 
 def test_rows_that_later_ones_replaced_do_not_come_back(make_stream, genuine) -> None:
