@@ -7,8 +7,8 @@ able to stop the others.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Mapping, Sequence
+from typing import Generic, TypeVar
 
 from jetstream_server.config.claims.account_claims import (
     AccountClaims,
@@ -30,8 +30,41 @@ from jetstream_server.config.options import (
     SubjectMapping,
 )
 
-_CLAIMS_MAX = 4096
 _THRESHOLD_NS = ExportOptions("", "").response_threshold_ns
+
+InToken = TypeVar("InToken")
+
+
+class _ReadTokens(Generic[InToken]):
+    """What was read in JWTs that are held, however many there are.
+
+    All accounts are read again whenever one of them changes, a JWT may be a megabyte long, and to
+    look at its signature takes a tenth of a millisecond.
+
+    Args:
+        read: reads one; what it raises is not remembered.
+    """
+
+    def __init__(self, read: Callable[[str], InToken]) -> None:
+        self._read = read
+        self._before: dict[str, InToken] = {}
+        self._asked: dict[str, InToken] = {}
+
+    def of(self, token: str) -> InToken:
+        """Return what is in a JWT."""
+        if token not in self._asked:
+            known = token in self._before
+            self._asked[token] = self._before[token] if known else self._read(token)
+        return self._asked[token]
+
+    def forget(self, token: str) -> None:
+        """Forget a JWT that was refused: nobody could be kept from sending ever more of them."""
+        self._asked.pop(token, None)
+        self._before.pop(token, None)
+
+    def forget_others(self) -> None:
+        """Forget what nobody has asked for since this was said before: it is no longer held."""
+        self._before, self._asked = self._asked, {}
 
 
 def claimed_accounts(
@@ -48,10 +81,12 @@ def claimed_accounts(
     notes = []
     for key, token in tokens.items():
         try:
-            claims[key] = valid_account(key, token, trusted_keys, now_s)
+            claims[key] = _valid(key, token, trusted_keys, now_s)
         except ClaimsError as error:
             notes.append(f"account {key} is left out: {error}")
     made = [_account(each, claims, now_s) for each in claims.values()]
+    for readings in (_CLAIMS, _PROBLEMS, _MAPPINGS, _ACTIVATIONS):
+        readings.forget_others()
     accounts, wrong = without_wrong_links(made)
     return tuple(accounts), notes + wrong
 
@@ -67,31 +102,28 @@ def valid_account(
     Raises:
         ClaimsError: it cannot be relied on.
     """
-    claims = _read(token)
+    try:
+        return _valid(key, token, trusted_keys, now_s)
+    except ClaimsError:
+        for readings in (_CLAIMS, _PROBLEMS):
+            readings.forget(token)
+        raise
+
+
+def _valid(key: str, token: str, trusted_keys: Sequence[str], now_s: int) -> AccountClaims:
+    claims = _CLAIMS.of(token)
     if claims.subject != key:
         raise ClaimsError(f"the JWT is that of {claims.subject}")
     if claims.issuer not in trusted_keys:
         raise ClaimsError("the JWT was not signed by a trusted operator")
     if now_s and not claims.is_current(now_s):
         raise ClaimsError("the JWT is not valid at this time")
-    if problem := _problem(token):
+    if problem := _PROBLEMS.of(token):
         raise ClaimsError(problem)
     return claims
 
 
-# All accounts are read again whenever one of them changes, and a JWT may be a megabyte long.
-@lru_cache(maxsize=_CLAIMS_MAX)
-def _read(token: str) -> AccountClaims:
-    return AccountClaims.read(token)
-
-
-@lru_cache(maxsize=_CLAIMS_MAX)
-def _problem(token: str) -> str:
-    return _read(token).problem()
-
-
-@lru_cache(maxsize=_CLAIMS_MAX)
-def _mappings(token: str) -> tuple[SubjectMapping, ...]:
+def _mappings_of(token: str) -> tuple[SubjectMapping, ...]:
     return tuple(
         [
             SubjectMapping(
@@ -103,9 +135,15 @@ def _mappings(token: str) -> tuple[SubjectMapping, ...]:
                     ]
                 ),
             )
-            for source, destinations in _read(token).nats.mappings.items()
+            for source, destinations in _CLAIMS.of(token).nats.mappings.items()
         ]
     )
+
+
+_CLAIMS = _ReadTokens(AccountClaims.read)
+_PROBLEMS = _ReadTokens(lambda token: _CLAIMS.of(token).problem())
+_MAPPINGS = _ReadTokens(_mappings_of)
+_ACTIVATIONS = _ReadTokens(ActivationClaims.read)
 
 
 def _account(
@@ -121,7 +159,7 @@ def _account(
         max_payload=limits.payload,
         exports=tuple([_export(claims, each, everybody, now_s) for each in nats.exports]),
         imports=tuple([_import(each) for each in nats.imports]),
-        mappings=_mappings(claims.token),
+        mappings=_MAPPINGS.of(claims.token),
         claims=claims,
         trace_dest=nats.trace.dest if nats.trace is not None else "",
         trace_percent=(nats.trace.sampling if nats.trace is not None else 0) or 100,
@@ -195,7 +233,7 @@ def _is_activated(
     if (entry.account, entry.type) != (exporter.subject, export.type) or not entry.token:
         return False
     try:
-        activation = ActivationClaims.read(entry.token)
+        activation = _ACTIVATIONS.of(entry.token)
     except ClaimsError:
         return False
     return (

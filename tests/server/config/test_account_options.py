@@ -1,4 +1,5 @@
 import pytest
+from jetstream_server.config import account_options
 from jetstream_server.config.account_options import claimed_accounts, valid_account
 from jetstream_server.config.claims.account_claims import AccountClaims
 from jetstream_server.config.claims.token import ClaimsError
@@ -124,3 +125,36 @@ def test_what_a_token_claims_is_looked_at_once(credentials, trusted, monkeypatch
     (again, _), _ = claimed_accounts(tokens, trusted, NOW)
     assert notes == [] and looked_at.count(first.claims.name) == 1
     assert again.mappings is first.mappings and len(again.mappings) == 1
+
+
+def test_however_many_jwts_are_held_each_is_read_once(credentials, trusted, monkeypatch):
+    """With more than a cache held, all signatures were looked at whenever one account changed."""
+    token, read, reads = credentials.account("A", {}), AccountClaims.read, []
+
+    def counted(text):
+        reads.append(text)
+        return read(text)
+
+    readings = account_options._ReadTokens(counted)
+    monkeypatch.setattr(account_options, "_CLAIMS", readings)
+    key = credentials.account_key("A").public
+    tokens = {key: token} | {f"{key}{n}": token + n * " " for n in range(1, 4100)}
+    for expected in (4100, 4100):
+        accounts, notes = claimed_accounts(tokens, trusted, NOW)
+        assert len(accounts) == 1 and len(notes) == 4099
+        assert len(reads) == expected
+    # What is held no more is forgotten, so what was held once takes no memory.
+    for held in ({}, {}, tokens):
+        claimed_accounts(held, trusted, NOW)
+    assert len(reads) == 8200
+
+
+def test_what_is_refused_is_not_remembered(credentials, trusted, monkeypatch):
+    readings = account_options._ReadTokens(AccountClaims.read)
+    monkeypatch.setattr(account_options, "_CLAIMS", readings)
+    key, token = credentials.account_key("A").public, credentials.account("A", {})
+    with pytest.raises(ClaimsError, match="not signed by a trusted operator"):
+        valid_account(key, token, ())
+    assert not readings._asked
+    valid_account(key, token, trusted)
+    assert list(readings._asked) == [token], "it is held from now on"
