@@ -15,7 +15,7 @@ Specification: docs/reference/protocol.md.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from random import Random
 from typing import Any, Protocol
 
@@ -380,22 +380,29 @@ class Session:
             stop = min(stop, start + subscription.max_messages - subscription.delivered)
             if start >= stop:
                 return
+        run = stretch.run
         permissions = self._rights.permissions
         if permissions is not None:
             rules, queue = permissions.subscribe, subscription.queue
             if rules.reaches_further(subscription.subject, queue):
-                for index in range(start, stop):
-                    if rules.delivers(stretch.run.subject(index), queue):
-                        self._deliver(stretch, index, index + 1)
+                indices = (
+                    at for at in range(start, stop) if rules.delivers(run.subject(at), queue)
+                )
+                self._deliver_one_by_one(stretch, indices)
                 return
-        self._deliver(stretch, start, stop)
-
-    def _deliver(self, stretch: Stretch, start: int, stop: int) -> None:
-        run, subscription = stretch.run, stretch.subscription
         data, content_bytes = frames.encode_messages(
             run.chunk, run.fields, start, stop, subscription.sid, self.headers
         )
-        self.deliver_frames(subscription, data, stop - start, stretch.now, content_bytes)
+        self._deliver(subscription, data, stop - start, stretch.now, content_bytes)
+
+    def _deliver_one_by_one(self, stretch: Stretch, indices: Iterable[int]) -> None:
+        """Deliver some messages of a stretch, until the client has had enough of them."""
+        run, subscription = stretch.run, stretch.subscription
+        for index in indices:
+            data, content_bytes = frames.encode_messages(
+                run.chunk, run.fields, index, index + 1, subscription.sid, self.headers
+            )
+            self.deliver_frames(subscription, data, 1, stretch.now, content_bytes)
 
     def deliver_frames(
         self,
@@ -412,12 +419,19 @@ class Session:
         """
         if subscription.closed or self.closing:
             return
-        if self._rights.expected is not None:
-            self._rights.expected.expect(data, now)
-        subscription.delivered += count
-        self.send(data)
         if content_bytes is None:
             content_bytes = frames.delivered_bytes(data)
+        self._deliver(subscription, data, count, now, content_bytes)
+
+    def _deliver(
+        self, subscription: Subscription, data: bytes, count: int, now: int, content_bytes: int
+    ) -> None:
+        """Send encoded frames; neither the subscription nor the session has ended."""
+        expected = self._rights.expected
+        if expected is not None:
+            expected.expect(data, now)
+        subscription.delivered += count
+        self.send(data)
         traffic = self.traffic
         traffic.out_msgs += count
         traffic.out_bytes += content_bytes
