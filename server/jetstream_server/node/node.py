@@ -50,6 +50,7 @@ _ROUNDS_MAX = 16
 # What they publish counts little: a whole run of messages is one.
 OPS_OF_TURN_MAX = 1000
 OPS_OF_SESSION_MAX = 500
+REVIEWED_OF_TURN_MAX = 3000  # subscriptions, after a reload
 GIVEN_UP_OF_TURN_MAX = 2000
 
 
@@ -150,6 +151,8 @@ class Node:
         # Subscriptions of clients that are gone, which are yet to be taken out.
         self._given_up: deque[tuple[Account, list[Subscription], ClosedConnection | None]] = deque()
         self._given_up_left = GIVEN_UP_OF_TURN_MAX  # for which this turn has time
+        self._reviewed: deque[tuple[Session, list[Subscription]]] = deque()  # after a reload
+        self._reviewed_left = REVIEWED_OF_TURN_MAX
         self._timers: DeadlineHeap[Session] = DeadlineHeap()
         self._account_timers: DeadlineHeap[Account] = DeadlineHeap()
 
@@ -287,6 +290,9 @@ class Node:
     def run(self, now: int) -> None:
         """Do everything that is to be done at `now`."""
         self._given_up_left = GIVEN_UP_OF_TURN_MAX
+        self._reviewed_left = REVIEWED_OF_TURN_MAX
+        if self._reviewed:
+            self._review_some()
         if self._given_up:
             self._forget_given_up()
         workload = self.workload
@@ -331,6 +337,23 @@ class Node:
                     self._fed = {**dict.fromkeys(waiting), **self._fed}
         if late:
             self._fed = {session: None for session in late if session in self._fed} | self._fed
+
+    def review(self, session: Session, subscriptions: list[Subscription]) -> None:
+        """Have a session look at these subscriptions again, as turns have time for it."""
+        if subscriptions:
+            subscriptions.reverse()  # they are taken from the end
+            self._reviewed.append((session, subscriptions))
+            self._review_some()
+
+    def _review_some(self) -> None:
+        while self._reviewed and self._reviewed_left > 0:
+            session, subscriptions = self._reviewed[0]
+            while subscriptions and self._reviewed_left > 0:
+                subscription = subscriptions.pop()
+                self._reviewed_left -= 1 + len(subscription.subject) // SUBJECT_BYTES_OF_OP
+                session.review(subscription)
+            if not subscriptions:
+                self._reviewed.popleft()
 
     def _forget_given_up(self) -> None:
         """Take the subscriptions of clients that are gone out of the accounts' lists, as many as a
@@ -387,7 +410,7 @@ class Node:
 
     def next_deadline(self) -> int | None:
         """Return when `run` has something to do although nothing arrives."""
-        if self._stirred or self._fed or self._given_up or self.late.waiting:
+        if self._stirred or self._fed or self._given_up or self._reviewed or self.late.waiting:
             return 0
         if self.workload.waiting and self.workload.is_due:
             return 0

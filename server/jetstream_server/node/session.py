@@ -92,6 +92,10 @@ class SessionNode(Protocol):
     late: LateOutput
     touched: dict[Session, None]
 
+    def review(self, session: Session, subscriptions: list[Subscription]) -> None:
+        """Have a session look at these subscriptions again, as turns have time for it."""
+        ...
+
     def account_of(self, user: User | None) -> Account:
         """Return the account of a user; unknown clients wait in the global one."""
         ...
@@ -174,6 +178,9 @@ class Session:
             self, node, self.answers, self.traffic, self.account, self._rights
         )
         self._subscriptions = ClientSubscriptions()
+        # How many of them may not be permitted any more: until that is known each of their messages
+        # is looked at.
+        self._unreviewed = 0
         self._pings = Pings(now, options.ping_interval_ns)  # when to ask whether it is there
         self._ops: list[Op] = []  # heard, and not acted on
         # What this turn's ops count in addition: subscriptions to long subjects, and messages that
@@ -384,7 +391,7 @@ class Session:
         permissions = self._rights.permissions
         if permissions is not None:
             rules, queue = permissions.subscribe, subscription.queue
-            if rules.reaches_further(subscription.subject, queue):
+            if self._unreviewed or rules.reaches_further(subscription.subject, queue):
                 indices = (
                     at for at in range(start, stop) if rules.delivers(run.subject(at), queue)
                 )
@@ -539,11 +546,20 @@ class Session:
         """Go on as a user who has other rights now; what they do not cover ends."""
         self.user = user
         self._adopt()
-        for subscription in self._subscriptions:
-            subject, queue = subscription.subject, subscription.queue
-            if not self._rights.may_subscribe(subject, queue):
-                self.refuse(faults.subscription_denied(subject, queue, subscription.sid))
-                self._unsubscribe(subscription)
+        if self._rights.permissions is not None:
+            subscriptions = list(self._subscriptions)
+            self._unreviewed += len(subscriptions)
+            self._node.review(self, subscriptions)
+
+    def review(self, subscription: Subscription) -> None:
+        """End a subscription that the rights of now do not cover."""
+        self._unreviewed -= 1
+        subject, queue = subscription.subject, subscription.queue
+        if self.closing or self._rights.may_subscribe(subject, queue):
+            return
+        if self._subscriptions.by_sid.get(subscription.sid) is subscription:
+            self.refuse(faults.subscription_denied(subject, queue, subscription.sid))
+            self._unsubscribe(subscription)
 
     def _adopt(self) -> None:
         """Make all parts follow what user and account allow."""

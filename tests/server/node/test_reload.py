@@ -15,6 +15,7 @@ from jetstream_server.config.options import (
     UserOptions,
 )
 from jetstream_server.config.permissions import Permissions, SubjectPermissions
+from jetstream_server.node import node as node_module
 from jetstream_server.node.auth.auth import Authenticator
 from jetstream_server.node.auth.users import users_of
 from jetstream_server.node.reload import arrange_accounts, reload
@@ -129,3 +130,24 @@ def test_mappings_that_stay_are_not_made_again(node, connect):
         assert (node.accounts["A"].mappings is made) is is_kept
     a = connect(b"a")
     assert a.say(b"SUB x.* 1\r\nPUB m.y 1\r\nx\r\n") == b"MSG x.y 1 1\r\nx\r\n"
+
+
+def test_many_subscriptions_are_looked_at_in_turns_and_get_nothing_forbidden_meanwhile(
+    node, connect, monkeypatch
+):
+    monkeypatch.setattr(node_module, "REVIEWED_OF_TURN_MAX", 10)
+    a, b = connect(b"a"), connect(b"b")
+    a.say(b"".join(b"SUB s.%d %d\r\n" % (n, n + 1) for n in range(45)) + b"SUB y 99\r\n")
+    rules = Permissions(subscribe=SubjectPermissions(("y",)))
+    a_now, b_now = UserOptions("a", "x", permissions=rules), UserOptions("b", "x")
+    follow(node, options(AccountOptions("A", (a_now, b_now))))
+    told = [a.read()]
+    b.session.feed(b"PUB s.44 1\r\nx\r\nPUB y 1\r\nz\r\n")
+    a.session.feed(b"UNSUB 45\r\n")  # while it waits to be looked at
+    while node.next_deadline() == 0:
+        node.run(a.now)
+        told.append(a.read())
+    assert b"".join(told).count(b"-ERR 'Permissions Violation for Subscription") == 44
+    assert max(each.count(b"-ERR") for each in told) <= 20
+    assert b"MSG s." not in b"".join(told) and b"MSG y 99 1\r\nz\r\n" in b"".join(told)
+    assert list(a.session.subscriptions) == [b"99"] and not a.session.closing
