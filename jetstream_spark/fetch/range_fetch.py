@@ -27,7 +27,8 @@ import numpy as np
 import numpy.typing as npt
 
 from jetstream_spark.client import pool
-from jetstream_spark.client.control import CONSUMER_PREFIX, Control
+from jetstream_spark.client.agreement import Agreement
+from jetstream_spark.client.control import CONSUMER_PREFIX, Control, StreamState
 from jetstream_spark.client.flow import Flow, Message, publish_frame
 from jetstream_spark.client.operation import Host, Operation
 from jetstream_spark.errors import (
@@ -87,6 +88,9 @@ class ConsumerWay:
         self._delivery: _RangeDelivery | None = None
         # The servers at which the stream was seen to have all of the range.
         self._whole_at: set[str] = set()
+        # That nothing follows where the stream is said to go on: its last messages may have been
+        # deleted, or a leader tells of the one that it was before it was made again.
+        self._emptiness = Agreement(host)
 
     @property
     def is_exhausted(self) -> bool:
@@ -167,7 +171,7 @@ class ConsumerWay:
             return (yield from self._open(position))
         if is_empty:
             if state.is_replicated and not self._is_list:
-                yield from self._confirm_end(following)
+                yield from self._confirm_end(following, state)
             following = self._range.stop
         if following >= self._range.stop:
             with contextlib.suppress(RetryableError):
@@ -194,16 +198,29 @@ class ConsumerWay:
         loss, following = find_loss_in_range(self._range, position, state, True)
         return FetchStep(following, is_last=True, loss=loss) if loss is not None else None
 
-    def _confirm_end(self, position: int) -> Operation[None]:
+    def _confirm_end(self, position: int, state: StreamState) -> Operation[None]:
         """Ask the leader whether anything of the range follows.
 
+        Args:
+            state: what was said of the stream a moment ago.
+
         Raises:
-            RetryableError: there is; the consumer's replica lags.
+            RetryableError: there is, and the consumer's replica lags; or one leader says that
+                there are messages and another one finds none, as when the stream was made again.
         """
+        stream, stored = self._range.stream, None
         for subject in self._options.subjects or (">",):
-            stored = yield from self._control.next_sequence(self._range.stream, position, subject)
+            stored = yield from self._control.next_sequence(stream, position, subject)
             if stored is not None and stored < self._range.stop:
                 raise _ConsumerLostError(f"sequence {stored} is not on the consumer's replica yet")
+        if self._options.subjects:
+            stored = yield from self._control.next_sequence(stream, position)
+        is_strange = stored is None or stored > state.first >= position
+        if state.messages and is_strange and (yield from self._emptiness.wait()):
+            raise _ConsumerLostError(
+                f"the stream is said to have {state.messages} messages up to sequence "
+                f"{state.next - 1}, and from {position} on there is none"
+            )
 
     def _config(self, name: str, position: int) -> dict[str, object]:
         config: dict[str, object] = {

@@ -7,6 +7,7 @@ import socket
 import threading
 import time
 from array import array
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +15,7 @@ import pytest
 
 from jetstream_spark.client import pool
 from jetstream_spark.client.blocking import iterate, run, this_host
+from jetstream_spark.client.control import Control
 from jetstream_spark.client.flow import publish_frame
 from jetstream_spark.errors import (
     MessagesExpiredError,
@@ -262,6 +264,48 @@ def test_a_stream_made_anew_that_refuses_the_consumer_is_another_one(stream, mon
     stream.control.request(f"STREAM.CREATE.{stream.name}", body)
     with pytest.raises(StreamRecreatedError):
         sequences(reading)
+
+
+@pytest.mark.genuine
+@pytest.mark.parametrize("subjects", ["", "0"])
+def test_a_leader_that_tells_of_the_last_stream_of_that_name_does_not_make_a_range_empty(
+    stream, monkeypatch, subjects
+):
+    fill(stream, 10)
+    reading = fetch(stream, 1, 11, **({"subjects": f"{stream.subject}.0"} if subjects else {}))
+    state = stream.control.stream_state(stream.name)
+    before = replace(state, config=state.config | {"num_replicas": 3})
+    stream.control.request(f"STREAM.DELETE.{stream.name}")
+    body = {"name": stream.name, "subjects": [f"{stream.subject}.>"]}
+    stream.control.request(f"STREAM.CREATE.{stream.name}", body)
+    told, ask = iter([before] * 3), Control.stream_state
+
+    def of_last(self, name):
+        state = yield from ask(self, name)
+        return next(told, state)
+
+    monkeypatch.setattr(Control, "stream_state", of_last)
+    with pytest.raises(StreamRecreatedError):
+        sequences(reading)
+    assert next(told, None) is None
+
+
+@pytest.mark.genuine
+def test_the_end_of_a_range_whose_messages_were_deleted_is_believed_after_a_while(
+    stream, monkeypatch
+):
+    fill(stream, 10)
+    for sequence in (8, 9, 10):
+        stream.control.request(f"STREAM.MSG.DELETE.{stream.name}", {"seq": sequence})
+    ask = Control.stream_state
+
+    def replicated(self, name):
+        state = yield from ask(self, name)
+        return replace(state, config=state.config | {"num_replicas": 3})
+
+    monkeypatch.setattr(Control, "stream_state", replicated)
+    assert sequences(fetch(stream, 8, 11)) == []
+    assert sequences(fetch(stream, 6, 11)) == [6, 7]
 
 
 def fetch_of(reading: Fetch) -> Fetch:
