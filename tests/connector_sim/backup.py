@@ -118,11 +118,11 @@ class Backup:
             return
         target = self._query.target
         names = [*self._program.streams, *([target.stream] if target is not None else [])]
-        self._reached = {name: server.holds(name).stop for name in names}
+        self._has_stopped(names)
         self._had_ledger = self._has_ledger()
         if random.random() < 0.7:
             server.stop()
-            yield Join(lambda: not server.is_up, host.now() + 1)
+            yield Join(lambda: self._has_stopped(names), host.now() + 1)
         if server.is_up:
             server.kill(power=random.random() < 0.3)
         self._world.note("files are put back")
@@ -131,6 +131,14 @@ class Backup:
         self._world.is_private = random.random() < 0.7
         yield Join(lambda: False, host.now() + random.choice([0.01, 0.3, 2, 8]))
         server.start()
+
+    def _has_stopped(self, names: list[str]) -> bool:
+        """Tell whether the server is down, and note how far each stream came until then: it goes on
+        storing while it stops."""
+        server = self._world.server
+        if server.is_up:
+            self._reached = {name: server.holds(name).stop for name in names}
+        return not server.is_up
 
     def _write_beside(self, host: Process) -> Generator[Any, Any, None]:
         """Others bring the stream that is written to about as far again, or farther."""
