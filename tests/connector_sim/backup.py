@@ -118,7 +118,7 @@ class Backup:
             return
         target = self._query.target
         names = [*self._program.streams, *([target.stream] if target is not None else [])]
-        self._has_stopped(names)
+        self._reached = {name: server.holds(name).stop for name in names}
         self._had_ledger = self._has_ledger()
         if random.random() < 0.7:
             server.stop()
