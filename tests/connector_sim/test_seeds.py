@@ -108,6 +108,7 @@ FOUND_OF_CLUSTERS = {
     1351134: "a server of a cluster was given older files, and nobody else knew better (simulator)",
     1360181: "a leader was asked who listens to an inbox (simulator)",
     1362433: "the same",
+    1442579: "an older state was told for two seconds, the last answer being late",
     1460291: "a leader told of the stream before it was made again: nothing was read, or reported",
     1400133: "a leader told twice within one look that its stream had less than was read",
 }

@@ -49,3 +49,16 @@ def test_a_gap_begins_it_again():
     assert said(agreement, clock), "said twice, but not for long enough"
     clock.time += 1.1 * AGREED_S
     assert said(agreement, clock), "nobody answered for too long"
+
+
+def test_an_answer_that_was_on_its_way_for_long_is_as_old_as_its_question():
+    clock = Clock()
+    agreement, began = Agreement(clock), clock.time
+    asked_at = began
+    while True:
+        clock.time += 0.4  # so long the answer takes
+        heard_at = clock.time
+        if not said(agreement, clock):
+            break
+        asked_at = clock.time
+    assert asked_at >= began + 0.4 + AGREED_S and heard_at >= asked_at + 0.4
