@@ -88,9 +88,6 @@ class ConsumerWay:
         self._delivery: _RangeDelivery | None = None
         # The servers at which the stream was seen to have all of the range.
         self._whole_at: set[str] = set()
-        # That nothing follows where the stream is said to go on: its last messages may have been
-        # deleted, or a leader tells of the one that it was before it was made again.
-        self._emptiness = Agreement(host)
 
     @property
     def is_exhausted(self) -> bool:
@@ -208,19 +205,27 @@ class ConsumerWay:
             RetryableError: there is, and the consumer's replica lags; or one leader says that
                 there are messages and another one finds none, as when the stream was made again.
         """
-        stream, stored = self._range.stream, None
+        stream = self._range.stream
         for subject in self._options.subjects or (">",):
             stored = yield from self._control.next_sequence(stream, position, subject)
             if stored is not None and stored < self._range.stop:
                 raise _ConsumerLostError(f"sequence {stored} is not on the consumer's replica yet")
-        if self._options.subjects:
+        # Where nothing follows and the stream is said to go on, its last messages may have been
+        # deleted, or a leader tells of the stream as it was before it was made again.
+        agreement, has_waited = Agreement(self._host), False
+        while state.messages and state.created == self._range.created:
             stored = yield from self._control.next_sequence(stream, position)
-        is_strange = stored is None or stored > state.first >= position
-        if state.messages and is_strange and (yield from self._emptiness.wait()):
-            raise _ConsumerLostError(
-                f"the stream is said to have {state.messages} messages up to sequence "
-                f"{state.next - 1}, and from {position} on there is none"
-            )
+            if stored is not None and not stored > state.first >= position:
+                break
+            if not (yield from agreement.wait()):
+                return
+            has_waited = True
+            try:
+                state = yield from self._control.stream_state(stream)
+            except StreamNotFoundError as error:
+                raise _ConsumerLostError(error.what) from None
+        if has_waited:
+            raise _ConsumerLostError("the stream's leaders did not agree on what there is")
 
     def _config(self, name: str, position: int) -> dict[str, object]:
         config: dict[str, object] = {
