@@ -496,7 +496,10 @@ class MemoryStore:
     def _reaches(self, timestamp: int) -> int:
         """Return a place in `_order` with no live message of that time, or later, before it, and
         none that is earlier from it on; times rise."""
-        order, messages = self._order, self._messages
+        messages = self._messages
+        if len(self._order) - self._head > len(messages) + _SWEEP_MIN:
+            self._leave_out_dead()  # or each step would pass over very many
+        order = self._order
         low, high = self._head, len(order)
         while low < high:
             middle = place = (low + high) // 2
@@ -621,10 +624,15 @@ class MemoryStore:
         if dead > len(messages) + _SWEEP_MIN:
             if 2 * self._head >= dead:  # most of them are in front
                 self._order = order[self._head :]
+                self._head = 0
+                self._let_go(order)
             else:
-                self._order = list(messages)  # which are in their order as well
-            self._head = 0
-            self._let_go(order)
+                self._leave_out_dead()
+
+    def _leave_out_dead(self) -> None:
+        dead, self._order = self._order, list(self._messages)  # which are in their order as well
+        self._head = 0
+        self._let_go(dead)
 
 
 def _free(held: Leftover) -> None:

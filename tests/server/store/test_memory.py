@@ -236,3 +236,13 @@ def test_many_messages_of_one_subject_go_together(given):
     found = [store.load_next(store.filter([b"s.0"]), 2).sequence for store in stores]
     assert found[0] == found[1]
     assert at_once.state() == one_by_one.state()
+
+
+def test_a_time_is_found_beside_dead_messages_without_passing_over_each():
+    store = MemoryStore()
+    for number in range(8000):
+        store.append(b"s", b"", b"x", number)
+    store.delete(list(range(2001, 6001)))
+    assert len(store._order) == 8000
+    assert store.sequence_at(4000) == 6001 and store.sequence_at(1000) == 1001
+    assert len(store._order) == 4000
