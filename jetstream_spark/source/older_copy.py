@@ -85,6 +85,16 @@ class OlderCopies:
         self._begins[state.name] = self._control.server_id, newest, begin
         return begin
 
+    def _begin_before(self, sequence: int, state: StreamState, newest: Newest) -> Operation[int]:
+        """The first sequence that was given again, of which a later one is known.
+
+        Files were put back: what is newer than all that there was came after that, and need not be
+        so much newer that no clock could be the reason.
+        """
+        since = yield from self._control.first_since(state, newest.time_ns + 1)
+        first = yield from self._control.time_at(state.name, since)
+        return min(sequence, first[0]) if first is not None else sequence
+
     def accept(self, stream: str) -> None:
         """Go on with a stream as it is; what it has from now on is its own."""
         self._checked[stream] = self._control.server_id
@@ -101,6 +111,8 @@ class OlderCopies:
         since = yield from self._control.first_since(state, since_ns)
         first = yield from self._control.time_at(state.name, since)  # between them may be nothing
         if first is not None and first[0] <= newest.sequence:
-            return first[0]
+            return (
+                first[0] if is_there else (yield from self._begin_before(first[0], state, newest))
+            )
         # Another message in its place tells enough, even if the clock is behind what it was.
         return newest.sequence if is_there else None

@@ -99,6 +99,7 @@ FOUND_SINCE = {
     1254655: "files were put back that were older than the ledger, and nothing else (simulator)",
     1371202: "a server that starts slowly did so as the faults ended (simulator)",
     1467488: "rows were stored while the server stopped, before files were put back (simulator)",
+    1470266: "the first ten seconds of what was given a second time were not counted",
     1444603: "a purge was under way while its stream was made again (simulator)",
 }
 

@@ -237,6 +237,7 @@ LONG = CLOCK_STEP_MAX_NS
         ({1: 10, 9: 90 + LONG}, None),
         ({1: 10, 4: 50 + LONG, 9: 90 + LONG}, 4),
         ({1: 10, 4: 51, 9: 90}, None),  # a clock was set
+        ({1: 10, 3: 51, 4: 50 + LONG, 9: 90 + LONG}, 3),  # it was not: all of it is known then
         # It is there with another time, and the clock was set back since the files were put back.
         ({1: 10, 4: 30, 5: 31, 9: 90}, 5),
         ({1: 10, 4: 30, 5: 31}, 5),
