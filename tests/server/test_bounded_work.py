@@ -1391,3 +1391,25 @@ def test_timers_of_very_many_take_turns(tmp_path: Path, monkeypatch: pytest.Monk
     for number in range(45):
         again = bench.say(b"PUB $JS.API.CONSUMER.MSG.NEXT.B.C%d r 0\r\n\r\n" % number)
         assert b"$JS.ACK.B.C%d.2.1." % number in again
+
+
+def test_no_turn_copies_very_much() -> None:
+    node = Node(OPTIONS, Authenticator([]), Random(1), lambda level, text: None, port=4222)
+    sessions = [node.open_session("10.0.0.1", 5000 + n, NOW) for n in range(200)]
+    for session in sessions:
+        session.feed(b'CONNECT {"verbose":false}\r\nSUB s 1\r\n')
+    while node.next_deadline() == 0:
+        node.run(NOW)
+    for session in sessions:
+        session.take_output()
+    publisher = node.open_session("10.0.0.1", 9999, NOW)
+    publisher.feed(b'CONNECT {"verbose":false}\r\n')
+    publisher.feed(b"PUB s 500000\r\n%b\r\n" % bytes(500_000) * 3)
+    copied = []
+    while node.next_deadline() == 0:
+        node.run(NOW)
+        copied.append(sum(len(session.take_output()) for session in sessions))
+        for session in sessions:
+            session.outbox.backlog_bytes = 0
+    assert sum(copied) > 3 * 200 * 500_000
+    assert max(copied) < 6_000_000, max(copied)

@@ -18,7 +18,12 @@ from jetstream_server.base.errors import StoreError
 from jetstream_server.base.limits import SUBJECT_BYTES_OF_OP
 from jetstream_server.core.answers import Answers
 from jetstream_server.core.containment import UNCONTAINED, Containment, Incident
-from jetstream_server.core.deliveries import MESSAGES_OF_DELIVERY, Deliveries, cost_of
+from jetstream_server.core.deliveries import (
+    BYTES_OF_DELIVERY,
+    MESSAGES_OF_DELIVERY,
+    Deliveries,
+    cost_of,
+)
 from jetstream_server.core.queue_group import in_turn
 from jetstream_server.core.sublist import Match, Sublist
 from jetstream_server.core.subscription import Outlet, Sender, Stretch, Subscription
@@ -29,6 +34,9 @@ from jetstream_server.protocol.ops import PubRun
 ROUTES_MAX = 65536
 # What a message costs, in deliveries, above which it is looked whether there is time for it.
 COST_AT_ONCE_MAX = 64
+# What few are sent together takes no time up to here, and is not divided up to there.
+COPIED_UNCOUNTED_BYTES_MAX = 64 * 1024
+COPIED_AT_ONCE_BYTES_MAX = 4 * 1024 * 1024
 MEMBERS_OF_DELIVERY = 16  # passed over in the time of one
 DELIVERIES_OF_ONE_NOTED = 6  # made in the time of one that is traced
 # Members of a group, above which those that are the publisher's are left out first.
@@ -142,18 +150,15 @@ class Router:
                     sender is not None
                 ):
                     sender.unanswered(run, index, cut)
-            elif targets.cost <= COST_AT_ONCE_MAX:
+            elif (
+                targets.cost <= COST_AT_ONCE_MAX
+                and targets.width * run.span(index, cut) <= COPIED_UNCOUNTED_BYTES_MAX
+            ):
                 self._deliver(targets, 0, targets.width, run, index, cut, sender, now)
-            elif answers is None and (late is None or targets.cost <= deliveries.most):
-                deliveries.left -= cost_of(cut - index, targets.cost)
-                self._deliver(targets, 0, targets.width, run, index, cut, sender, now)
-            elif deliveries.left <= 0:
-                break
             else:
-                waiting = answers if answers is not None else late
-                assert waiting is not None, "or all of them had got it"
-                cut = min(cut, index + self._messages_at_once(targets))
-                _Wide(self, targets, run, index, cut, sender, waiting).receive(now)
+                cut = self._deliver_much(targets, run, index, cut, sender, now, answers, late)
+                if cut == index:
+                    break
             index = cut
             if answers is not None:
                 if answers.postponed:
@@ -161,6 +166,41 @@ class Router:
             elif late is not None and late.postponed:
                 break
         return index
+
+    def _deliver_much(
+        self,
+        targets: Targets,
+        run: PubRun,
+        index: int,
+        cut: int,
+        sender: Sender | None,
+        now: int,
+        answers: Answers | None,
+        late: Answers | None,
+    ) -> int:
+        """Deliver messages that reach many, or that are much for all whom they reach.
+
+        Returns:
+            How far it came: `cut`, or less as there is no time for more.
+        """
+        deliveries = self._deliveries
+        cost, copied_bytes = targets.cost, targets.width * run.span(index, cut)
+        if is_few := cost <= COST_AT_ONCE_MAX:
+            cost = copied_bytes // BYTES_OF_DELIVERY
+        else:
+            cost = cost_of(cut - index, cost, copied_bytes)
+        waiting = answers if answers is not None else late
+        if waiting is not None and (answers is not None or cost > deliveries.most):
+            # Few may use as much again: what one client says in a turn is delivered to ten at once.
+            if deliveries.left <= (-deliveries.most if is_few else 0):
+                return index
+            if not is_few or copied_bytes > COPIED_AT_ONCE_BYTES_MAX:
+                cut = min(cut, index + self._messages_at_once(targets))
+                _Wide(self, targets, run, index, cut, sender, waiting).receive(now)
+                return cut
+        deliveries.left -= cost
+        self._deliver(targets, 0, targets.width, run, index, cut, sender, now)
+        return cut
 
     @property
     def is_spent(self) -> bool:
@@ -180,10 +220,18 @@ class Router:
     def _deliver_part(self, wide: _Wide, now: int) -> None:
         """Deliver messages to some more of very many."""
         targets = wide.targets
-        cost = cost_of(wide.stop - wide.start, targets.cost)
+        copied_bytes = targets.width * wide.run.span(wide.start, wide.stop)
+        cost = cost_of(wide.stop - wide.start, targets.cost, copied_bytes)
         first, left = wide.next, self._deliveries.left
-        wide.next = min(first + max(targets.width * left // cost, 1), targets.width)
-        self._deliveries.left -= cost * (wide.next - first) // targets.width
+        last = min(first + max(targets.width * left // cost, 1), targets.width)
+        left -= cost * (last - first) // targets.width
+        # What is not enough for one more is nothing, or who comes next would not count as late.
+        self._deliveries.left = left if last == targets.width else min(left, 0)
+        # Who is gone by now takes no time.
+        plain = targets.plain
+        while last < len(plain) and plain[last].closed:
+            last += 1
+        wide.next = last
         wide.reached = self._deliver(
             targets,
             first,
@@ -284,20 +332,22 @@ class Router:
             self._containment.contain(error, now)
         return True
 
-    def reached(self, subject: bytes, sender: Sender) -> Iterator[tuple[Subscription, bool]]:
-        """Iterate over those who get one message, with one member of each queue group.
+    def reached(self, run: PubRun, sender: Sender) -> Iterator[tuple[Subscription, bool]]:
+        """Iterate over those who get the only message of a run, with one member of each queue
+        group.
 
         The second value tells whether it is the publisher, who does not want it back.
         """
         if self._generation != self._sublist.generation:
             self._forget()
-        targets, deliveries = self._targets(subject), self._deliveries
+        targets, deliveries = self._targets(run.subject(0)), self._deliveries
+        cost = DELIVERIES_OF_ONE_NOTED + run.span(0, 1) // BYTES_OF_DELIVERY
         for subscription in targets.plain:
-            deliveries.left -= DELIVERIES_OF_ONE_NOTED
+            deliveries.left -= cost
             if not subscription.closed:
                 yield subscription, not sender.echo and _is_own(subscription, sender)
         for group in targets.queues:
-            deliveries.left -= DELIVERIES_OF_ONE_NOTED + len(group) // MEMBERS_OF_DELIVERY
+            deliveries.left -= cost + len(group) // MEMBERS_OF_DELIVERY
             members = list(in_turn(group, self._random))
             others = [each for each in members if sender.echo or not _is_own(each, sender)]
             if others:

@@ -77,7 +77,7 @@ class TracedRoute:
     def _route(self, account: Account, run: PubRun, sender: Sender) -> Iterator[None]:
         """Deliver it in one account, to one receiver in each step."""
         reached = False
-        for subscription, is_own in account.router.reached(run.subject(0), sender):
+        for subscription, is_own in account.router.reached(run, sender):
             try:
                 if is_own:
                     self._trace.delivered(self._session, subscription, NO_ECHO)

@@ -69,6 +69,12 @@ class PubRun:
         ]
         return subject_stop - subject + reply_stop - reply + stop - header
 
+    def span(self, start: int, stop: int) -> int:
+        """Return how many bytes of the chunk the messages from `start` up to `stop` take, together
+        with what is between them."""
+        fields = self.fields
+        return fields[stop * STRIDE - 1] - fields[start * STRIDE]
+
     @classmethod
     def single(
         cls, subject: bytes, reply: bytes = b"", headers: bytes = b"", payload: bytes = b""

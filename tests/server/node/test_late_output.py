@@ -51,7 +51,7 @@ def sequences(output: bytes) -> list[int]:
 @pytest.fixture(autouse=True)
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """A turn has time for one such ack, and few may wait."""
-    monkeypatch.setattr(deliveries, "DELIVERIES_OF_TURN_MAX", LISTENERS + 1)
+    monkeypatch.setattr(deliveries, "DELIVERIES_OF_TURN_MAX", LISTENERS + 16)
     monkeypatch.setattr(late_output, "LATE_OF_ACCOUNT_MAX", 4)
 
 

@@ -346,3 +346,20 @@ def test_the_server_itself_does_not_wait(sublist):
     assert turns.router.route(run_of(b"a", b"a"), None, 0) == 2
     assert all(each.messages == [0, 1] for each in heard)
     assert not turns.router.has_time
+
+
+def test_what_is_much_to_copy_takes_turns_and_each_gets_it_once(sublist):
+    turns = Turns(sublist, DELIVERIES_OF_TURN_MAX)
+    heard = [listen(sublist, b"a") for _ in range(100)]
+    run = PubRun.of((b"a", b"", b"", bytes(400_000)) for _ in range(2))
+    assert turns.publish(run, Publisher()) > 20
+    assert all(each.messages == [0, 1] for each in heard)
+
+
+def test_what_is_left_of_a_turn_and_not_enough_for_one_more_is_nothing(sublist):
+    turns = Turns(sublist, 1000)
+    for _ in range(700):
+        listen(sublist, b"a")
+    run = PubRun.of([(b"a", b"", b"", bytes(5000))])
+    turns.router.route(run, Publisher(), 0, answers=turns.answers)
+    assert turns.answers.postponed and turns.deliveries.are_spent
