@@ -77,7 +77,8 @@ class AccountStreams:
             given.batch_timeout_ns,
         )
         self._catalogs: list[Catalog] = []  # the limits of the server apply to all of them together
-        self._refusing: dict[str, Api] = {}  # of the accounts without JetStream
+        # Of the accounts without JetStream; None for one that imports another's API.
+        self._refusing: dict[str, Api | None] = {}
         self._mapped: set[str] = set()  # accounts that take requests by the name of the domain
         self._spares = SpareDescriptors()
         plain = OsDisk(self._spares)
@@ -125,9 +126,19 @@ class AccountStreams:
         for account in self._node.accounts.values():
             limits = self._limits_of(account.name)
             if account.catalog is None:
-                self._open(account, now)
+                if limits is not None or not self._goes_without(account):
+                    self._open(account, now)
             elif limits is not None:
                 account.catalog.limit(_account_limits(limits))
+
+    def _goes_without(self, account: Account) -> bool:
+        """Tell whether an account has been told already that it has no JetStream, and is answered
+        as it is to be: what answers is the same after every change that can be followed, and to
+        make it again for each of thousands of accounts takes half a second."""
+        if account.name not in self._refusing:
+            return False
+        has_api = has_own_api(self._configured.get(account.name))
+        return (self._refusing[account.name] is not None) == has_api
 
     def close(self) -> None:
         """Let another server have the folder."""
@@ -159,13 +170,15 @@ class AccountStreams:
             refusing.unsubscribe()
         limits = self._limits_of(account.name)
         if limits is None:
+            refusing = None
             if has_api:
-                self._refusing[account.name] = Api.disabled(
+                refusing = Api.disabled(
                     context,
                     self._watch_of(account),
                     is_system=self._is_system(account),
                 )
-                self._refusing[account.name].subscribe()
+                refusing.subscribe()
+            self._refusing[account.name] = refusing
             return
         vault = FileVault(
             self._folder.path,

@@ -43,6 +43,7 @@ CHANGING = {
 
 # Questions that note something on the way, and why whoever asks does not notice.
 NOTING = {
+    "Account.exporters": "looked up when they are first asked for",
     "Cursor.num_pending": "counts only what came since it was last asked",
     "Holding.count_in": "no question: it has bytes counted elsewhere",
     "StreamReader.source": "made when it is first asked for",

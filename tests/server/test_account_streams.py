@@ -146,3 +146,27 @@ def test_many_accounts_are_followed_one_by_one(read, opened):
             return lines_of(lambda: streams.follow(options, NOW))
 
     assert lines(200) < 5 * lines(50)
+
+
+def test_accounts_that_stay_without_jetstream_are_left_as_they_are(opened, read) -> None:
+    """To refuse for thousands of accounts anew, whenever one of them changes, takes half a
+    second."""
+    accounts = ", ".join(f"A{n} {{}}" for n in range(200))
+    options = read(f"accounts {{ {accounts} }}")
+    with contextlib.closing(opened(options).streams) as streams:
+        assert lines_of(lambda: streams.follow(options, NOW)) < 40 * 200
+
+
+def test_an_account_answers_as_its_imports_say_after_each_change(opened, read) -> None:
+    """One without JetStream refuses, unless it imports the API of another."""
+    text = """accounts {
+      A { exports: [ {service: "$JS.API.>"} ], jetstream: enabled }
+      B { %s }
+    }"""
+    plain = read(text % "")
+    joined = read(text % 'imports: [ {service: {account: A, subject: "$JS.API.>"}} ]')
+    all_of_it = opened(plain)
+    with contextlib.closing(all_of_it.streams) as streams:
+        for options, has_own in ((plain, True), (joined, False), (joined, False), (plain, True)):
+            streams.follow(options, NOW)
+            assert all_of_it.has_api("B") is has_own

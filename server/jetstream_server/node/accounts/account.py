@@ -6,6 +6,7 @@ through its imports (`stream_imports.py`, `service_imports.py`).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -62,8 +63,6 @@ class Account:
         traffic: of its clients that are gone; for those that moved here, less what they had before.
         replies: stands in for reply subjects of other accounts.
         timers: of what is answered here in several turns.
-        exporters: the accounts whose messages reach its clients, however many imports are in
-            between.
     """
 
     def __init__(
@@ -89,7 +88,26 @@ class Account:
         self.traffic = Traffic()
         self.replies = ServiceReplies(self, random)
         self.timers: DeadlineHeap[Any] = DeadlineHeap()
-        self.exporters: tuple[Account, ...] = ()
+        self._reaches: Callable[[str], tuple[Account, ...]] | None = None
+        self._exporters: tuple[Account, ...] | None = ()
+
+    @property
+    def exporters(self) -> tuple[Account, ...]:
+        """Return the accounts whose messages reach its clients, however many imports are in
+        between.
+
+        They are looked up when a client of it needs them: a thousand accounts that import from each
+        other have a million of them together, and most have no client.
+        """
+        if self._exporters is None:
+            assert self._reaches is not None, "without links there are no exporters"
+            self._exporters = self._reaches(self.name)
+        return self._exporters
+
+    def reach(self, exporters_of: Callable[[str], tuple[Account, ...]] | None) -> None:
+        """Have its exporters looked up anew; None for an account that is parted from others."""
+        self._reaches = exporters_of
+        self._exporters = () if exporters_of is None else None
 
     def stir(self) -> None:
         """Have `run` called in this turn, or in the next one."""

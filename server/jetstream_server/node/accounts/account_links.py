@@ -46,8 +46,8 @@ class AccountLinks:
 
     def open(self) -> None:
         """Join the accounts."""
-        for name, account in self._accounts.items():
-            account.exporters = tuple([self._accounts[each] for each in self._reached(name)])
+        for account in self._accounts.values():
+            account.reach(self._exporters)
         for link in self._links:
             link.open()
 
@@ -59,7 +59,7 @@ class AccountLinks:
     def close(self) -> None:
         """Part them."""
         for account in self._accounts.values():
-            account.exporters = ()
+            account.reach(None)
         for link in self._links:
             link.close()
 
@@ -84,7 +84,7 @@ class AccountLinks:
             allows_trace=export.allows_trace,
         )
 
-    def _reached(self, name: str) -> list[str]:
+    def _exporters(self, name: str) -> tuple[Account, ...]:
         """Return the accounts that one imports from, directly or indirectly."""
         reached: dict[str, None] = {}
         waiting = [name]
@@ -94,7 +94,7 @@ class AccountLinks:
                 if entry.account not in reached and entry.account != name:
                     reached[entry.account] = None
                     waiting.append(entry.account)
-        return list(reached)
+        return tuple([self._accounts[each] for each in reached])
 
 
 def has_own_api(options: AccountOptions | None) -> bool:

@@ -13,6 +13,8 @@ from jetstream_server.jetstream.context import Context
 from jetstream_server.node.accounts.account_links import AccountLinks, has_own_api
 from jetstream_server.store.vault import MemoryVault
 
+from tests.traced_lines import lines_of
+
 OPTIONS = {
     "A": AccountOptions(
         "A",
@@ -138,3 +140,27 @@ def test_an_api_in_place_of_the_own_one():
     assert has_own_api(None) and has_own_api(OPTIONS["B"])
     imports = (ImportOptions("service", "A", "$JS.API.>"),)
     assert not has_own_api(AccountOptions("D", imports=imports))
+
+
+def test_who_reaches_whom_is_looked_up_for_those_who_ask(node):
+    """In a ring of imports each account reaches all others, which are a million for a thousand."""
+
+    def lines(count):
+        configured = {
+            f"R{n}": AccountOptions(
+                f"R{n}",
+                exports=(ExportOptions("stream", "x"),),
+                imports=(ImportOptions("stream", f"R{(n + 1) % count}", "x"),),
+            )
+            for n in range(count)
+        }
+        for name in configured:
+            node.add_account(name)
+        links = AccountLinks(node.accounts, configured, node.random)
+        taken = lines_of(links.open)
+        assert len(node.accounts["R0"].exporters) == count - 1
+        links.close()
+        return taken
+
+    small = lines(50)
+    assert lines(200) < 5 * small
