@@ -108,20 +108,20 @@ class FileStore:
         # likewise.
         self._list = block_list = BlockList(contents, first_seq)
         # Questions about messages, and about subjects; they change nothing that is stored.
-        self._reading = BlockReading(block_list, contents, health)
-        self._subjects = BlockSubjects(block_list, contents, table)
+        self._reading = reading = BlockReading(block_list, contents, health)
+        self._subjects = subjects = BlockSubjects(block_list, contents, table)
         # How far the blocks have come, noted beside them; told by the log and by compaction.
         self._high_water = HighWaterLog(folder, commit, self)
         # Writes, replaces and erases the files of sealed blocks, once these are sealed in memory.
-        self._files = BlockFiles(contents, table, commit, self)
+        self._files = files = BlockFiles(contents, table, commit, self)
         # The open block: the only one to which messages and tombstones are appended.
-        self._log = BlockLog(
+        self._log = log = BlockLog(
             folder,
             commit,
             self,
             block_list,
             table,
-            self._files,
+            files,
             self._high_water,
             health,
             block_bytes=block_bytes,
@@ -133,21 +133,14 @@ class FileStore:
             block_list,
             contents,
             table,
-            self._files,
-            self._log,
+            files,
+            log,
             self._high_water,
             block_bytes=block_bytes,
         )
         # Removes messages: single ones, those of subjects, or all below a sequence.
         self._pruning = BlockPruning(
-            block_list,
-            contents,
-            table,
-            self._reading,
-            self._files,
-            self._log,
-            self._compaction,
-            health,
+            block_list, contents, table, reading, subjects, files, log, self._compaction, health
         )
         # Removes what exceeds the limits, which each call hands in.
         self._enforcement = Enforcement(

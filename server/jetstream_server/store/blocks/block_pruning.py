@@ -15,6 +15,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import islice
 
 from jetstream_server.kernels import columns
 from jetstream_server.kernels.record_format import HEADER_ACCOUNTED_BYTES, PREFIX, UNACCOUNTED_BYTES
@@ -25,6 +26,7 @@ from jetstream_server.store.blocks.block_files import BlockFiles
 from jetstream_server.store.blocks.block_list import BlockList
 from jetstream_server.store.blocks.block_log import BlockLog
 from jetstream_server.store.blocks.block_reading import BlockReading
+from jetstream_server.store.blocks.block_subjects import BlockSubjects
 from jetstream_server.store.blocks.compaction import Compaction
 from jetstream_server.store.blocks.health import Health
 from jetstream_server.store.blocks.subjects import SubjectSet, SubjectTable
@@ -34,6 +36,7 @@ from jetstream_server.store.ports import SubjectFilter
 # After so much work a purge lets others have their turn:
 LOOKED_AT_MAX = 4  # blocks in which it found nothing
 NUMBERED_MAX = 10_000  # subjects of a block that it numbered
+FEW_MESSAGES = 64  # of a subject, which are looked up one by one; a key has no more history
 _ALL = 1 << 62
 
 
@@ -44,6 +47,7 @@ class BlockPruning:
     Args:
         list, contents, table: the blocks, and what stands in them.
         reading: counts what is to be removed.
+        subjects: finds the messages of one subject.
         files: of sealed blocks, in which messages are erased.
         log: where tombstones are noted.
         compaction: looks after the blocks afterwards.
@@ -54,6 +58,7 @@ class BlockPruning:
     _contents: BlockContents
     _table: SubjectTable
     _reading: BlockReading
+    _subjects: BlockSubjects
     _files: BlockFiles
     _log: BlockLog
     _compaction: Compaction
@@ -182,12 +187,41 @@ class BlockPruning:
         end = below or self._list.last_seq + 1
         if wanted is None and not keep:
             return self.truncate_front(end, gives_way=gives_way)
+        if isinstance(wanted, SubjectSet) and (few := self._few_of(wanted)) is not None:
+            gone = [each for each in few[: max(len(few) - keep, 0)] if each < end]
+            if 0 < len(gone) < len(few):  # what stays is known: spare the next call the search
+                table = self._table
+                table.firsts[table.ids[wanted.patterns[0]]] = few[len(gone)]
+            return self.delete(gone)
         left = max(self._reading.count(wanted, 0) - keep, 0)
         start, removed = self._list.oldest()[0], 0
         while removed < left and start < end:
             start, count = self._purge_block(wanted, start, end, left - removed)
             removed += count
         return removed
+
+    def _few_of(self, wanted: SubjectSet) -> list[int] | None:
+        """Return the messages of a single subject, oldest first; None if these are many subjects,
+        or many messages.
+
+        A thousand messages in one write may each ask for the others of its subject to go. So
+        nothing is gone through where the first and the last one are known, and are all.
+        """
+        if wanted.has_wildcards or len(wanted.patterns) != 1:
+            return None
+        table, subjects = self._table, self._subjects
+        count = table.count_of(wanted.patterns[0])
+        if not count or count > FEW_MESSAGES:
+            return None if count else []
+        number = table.ids[wanted.patterns[0]]
+        last = subjects.last_of(number)
+        if count == 1:
+            table.firsts[number] = last
+            return [last]
+        first = table.firsts[number]
+        if count == 2 and first != last and subjects.holds(first, number):
+            return [first, last]
+        return [*islice(subjects.sequences_of(number), count - 1), last]
 
     def purge_some(
         self, wanted: SubjectFilter | None, start: int, stop: int, count_max: int

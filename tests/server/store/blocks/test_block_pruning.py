@@ -6,7 +6,8 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from jetstream_server.store.blocks import block_pruning
+from jetstream_server.kernels import columns
+from jetstream_server.store.blocks import block_pruning, block_subjects
 from jetstream_server.store.disk.commit import GroupCommit
 from jetstream_server.store.file import FileStore
 
@@ -154,3 +155,92 @@ def test_subjects_of_a_block_get_their_numbers_in_slices(disk, monkeypatch, betw
     assert sum(store.subject_counts(b">").values()) == len(live)
     again = FileStore(FOLDER, GroupCommit(disk), block_bytes=2000)
     assert set(sequences(again)) == live
+
+
+def test_a_subject_is_rolled_up_without_going_through_the_blocks(disk, monkeypatch):
+    commit = GroupCommit(disk)
+    store = FileStore(FOLDER, commit, block_bytes=20_000)
+    for number in range(1, 2001):
+        store.append(b"s.%d" % number, b"", b"x" * 40, number)
+    commit.drain()
+    looked_at = [0]
+
+    class Counted:
+        """The kernels, which note how many entries each may look at."""
+
+        withdraw = staticmethod(columns.withdraw)
+
+        @staticmethod
+        def bury(*, start, stop, **named):
+            looked_at[0] += stop - start
+            return columns.bury(start=start, stop=stop, **named)
+
+        @staticmethod
+        def count(ids, flags, alive, start, stop):
+            looked_at[0] += stop - start
+            return columns.count(ids, flags, alive, start, stop)
+
+        @staticmethod
+        def find(ids, alive, start, stop, number, *, is_last=False):
+            if not is_last:  # that begins at a bound which most often is one
+                looked_at[0] += stop - start
+            return columns.find(ids, alive, start, stop, number, is_last=is_last)
+
+    monkeypatch.setattr(block_pruning, "columns", Counted)
+    monkeypatch.setattr(block_subjects, "columns", Counted)
+    subjects = list(range(2, 2001, 7))
+    for turn in range(3):  # each finds what the one before has left
+        for number in subjects:
+            sequence = store.append(b"s.%d" % number, b"", b"new %d" % turn, 3000)
+            assert store.purge(store.filter([b"s.%d" % number]), sequence, 0) == 1
+            assert store.purge(store.filter([b"s.%d" % number]), sequence, 0) == 0
+    assert looked_at[0] == 0
+    last = 2000 + 3 * len(subjects)
+    stays = [*sorted({*range(1, 2001)} - {*subjects}), *range(last - len(subjects) + 1, last + 1)]
+    assert sequences(store) == stays
+    assert all(store.subject_count(b"s.%d" % number) == 1 for number in range(1, 2001))
+    commit.drain()
+    again = FileStore(FOLDER, GroupCommit(disk), block_bytes=20_000)
+    assert (sequences(again), again.state()) == (stays, store.state())
+
+
+@pytest.mark.parametrize("compression", ["none", "s2"])
+@pytest.mark.parametrize("few", [0, 3, 64])
+def test_purges_of_one_subject_leave_what_a_list_would(disk, monkeypatch, compression, few):
+    monkeypatch.setattr(block_pruning, "FEW_MESSAGES", few)
+    random = Random(few)
+    commit = GroupCommit(disk)
+    store = FileStore(FOLDER, commit, block_bytes=2000)
+    store.compression = compression
+    held: dict[int, bytes] = {}
+    for number in range(1, 2001):
+        subject = b"s.%d" % random.randrange(12)
+        held[store.append(subject, b"", b"x" * 40, number)] = subject
+        choice = random.randrange(12)
+        if choice == 0:
+            below, keep = random.choice((0, number, random.randrange(number))), random.randrange(3)
+            mine = [each for each in held if held[each] == subject]
+            gone = [each for each in mine[: max(len(mine) - keep, 0)] if not below or each < below]
+            assert store.purge(store.filter([subject]), below, keep) == len(gone)
+        elif choice == 1:
+            gone = [random.choice(list(held))] if held else []
+            store.delete(gone)
+        elif choice == 2:
+            gone = list(held)[:2]
+            if gone:
+                store.truncate_front(gone[-1] + 1)
+        else:
+            gone = []
+        for each in gone:
+            del held[each]
+        if not number % 50:
+            assert commit.drain() == []
+            assert sequences(store) == list(held)
+        if not number % 500:
+            store.close()
+            commit.drain()
+            store = FileStore(FOLDER, commit, block_bytes=2000)
+            store.compression = compression
+    assert sequences(store) == list(held)
+    counts = {subject: [*held.values()].count(subject) for subject in held.values()}
+    assert store.subject_counts(b">") == counts
