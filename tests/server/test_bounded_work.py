@@ -8,6 +8,7 @@ that.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -30,6 +31,7 @@ from jetstream_server.jetstream.consumers import pull, push
 from jetstream_server.jetstream.consumers.consumer import Consumer
 from jetstream_server.jetstream.context import Context
 from jetstream_server.jetstream.snapshots import archive, s2
+from jetstream_server.jetstream.streams import publishing
 from jetstream_server.jetstream.streams.batches import atomic_batch
 from jetstream_server.kernels import filters
 from jetstream_server.monitor.system_services import SystemServices
@@ -980,6 +982,40 @@ def test_messages_that_expect_the_last_of_many_subjects_take_turns(
     assert all(each in body for each, body in zip(wanted, bodies, strict=False)), bodies[:5]
     assert b'"seq":%d' % (SUBJECTS + 11) in bodies[-1]
     assert max(looks) <= 20, looks
+
+
+@pytest.mark.parametrize("storage", ["memory", "file"])
+def test_rollups_of_one_write_take_turns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, storage: str
+) -> None:
+    """A thousand of them, each of which went through 300,000 messages, took 570 ms."""
+    monkeypatch.setattr(publishing, "_MESSAGES_OF_UNIT", SUBJECTS // 5)
+    bench = Bench(tmp_path)
+    config = {"name": "S", "subjects": ["s.>"], "storage": storage, "allow_rollup_hdrs": True}
+    assert b'"error"' not in bench.ask("STREAM.CREATE.S", config)
+    bench.say(b"".join(b"PUB s.%d.x 0\r\n\r\n" % n for n in range(SUBJECTS)) * 4)
+    catalog = bench.node.accounts["$G"].catalog
+    assert catalog is not None
+    store = catalog.streams["S"].store
+    purge, run, purged = store.purge, bench.node.run, [0]
+
+    def counted(*given: Any, **named: Any) -> int:
+        purged[-1] += 1
+        return purge(*given, **named)
+
+    def turn(now: int) -> None:
+        purged.append(0)
+        run(now)
+
+    store.purge = counted  # type: ignore[method-assign]
+    bench.node.run = turn  # type: ignore[method-assign]
+    lines = b"NATS/1.0\r\nNats-Rollup: sub\r\n\r\n"
+    said = [b"HPUB s.%d.x r %d %d\r\n%b\r\n" % (n, *2 * (len(lines),), lines) for n in range(200)]
+    answer = bench.say(b"".join(said) + b"PUB s.end r 0\r\n\r\n")
+    sequences = [int(each) for each in re.findall(rb'"seq":(\d+)', answer)]
+    assert sequences == [*range(4 * SUBJECTS + 1, 4 * SUBJECTS + 202)]
+    assert store.state().messages == 4 * (SUBJECTS - 200) + 201
+    assert sum(purged) == 200 and max(purged) <= 6, purged
 
 
 @pytest.mark.parametrize("storage", ["memory", "file"])

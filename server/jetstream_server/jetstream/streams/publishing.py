@@ -52,13 +52,15 @@ from jetstream_server.protocol.ops import PubRun
 _OTHER_SUBJECT = names.EXPECTED_LAST_SUBJECT_SEQUENCE_SUBJECT
 # That a message looks at, of the workload; it may be the first one that asks for them.
 _SUBJECTS_OF_UNIT = 4000
+# That it may go through for those it rolls up.
+_MESSAGES_OF_UNIT = 50_000
 
 
 class Looking(IntEnum):
     """How far a message had to look, as others have to wait for that."""
 
     NEAR = 0
-    FAR = 1  # perhaps at very many subjects
+    FAR = 1  # perhaps at very many subjects, or messages
     TOO_FAR = 2  # at more than there is time for now: it is not taken yet
     BATCH_TOO_FAR = 3  # the same, for the messages of the batch that it commits
 
@@ -151,9 +153,9 @@ class StreamPublishing:
             index = cut
 
     def _has_to_pause(self, stretch: Stretch, index: int, looking: Looking) -> bool:
-        """Put off the messages after one, if it has looked at so many subjects that the turn has no
-        time left, or this one as well, if it has yet to look at very many; tell whether that is
-        so."""
+        """Put off the messages after one, if it has looked at so many subjects or messages that the
+        turn has no time left, or this one as well, if it has yet to look at very many; tell whether
+        that is so."""
         answers = stretch.answers
         if answers is None:
             return False
@@ -168,10 +170,13 @@ class StreamPublishing:
                 wanted = store.filter([other])
             Search(store, wanted, rest, answers, workload, steps).postpone()
             return True
-        if is_literal(other):
-            return False
-        workload.spend(1 + store.state().num_subjects // _SUBJECTS_OF_UNIT)
-        if not workload.is_spent or index + 1 == stretch.stop:
+        state, units = store.state(), 0
+        if other and not is_literal(other):
+            units += 1 + state.num_subjects // _SUBJECTS_OF_UNIT
+        if names.ROLLUP in special:
+            units += 1 + state.messages // _MESSAGES_OF_UNIT
+        workload.spend(units)
+        if not units or not workload.is_spent or index + 1 == stretch.stop:
             return False
         answers.postpone(stretch.postponed_from(index + 1))
         answers.look_again()
@@ -214,6 +219,8 @@ class StreamPublishing:
                 raise StoreError(contents.outage)
             subject = contents.renamed(run.subject(index))
             message = Candidate(subject, reply, run.headers(index), run.payload(index))
+            if message.rollup:
+                looking = Looking.FAR
             if other := message.special.get(_OTHER_SUBJECT):
                 looking = Looking.FAR
                 # What is found out about it now is kept as long as it is held.
