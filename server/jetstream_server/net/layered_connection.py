@@ -100,6 +100,17 @@ class LayeredConnection(ClientConnection):
         try:
             if self._is_undecided:
                 self._decide(data[0])
+            is_shaking_hands = self._tls is not None and not self._tls.is_established
+            if not is_shaking_hands or self._pump.handshakes.takes(self, data):
+                self._take(data)
+        except Exception as error:
+            self._contain(error)
+
+    def go_on(self, data: bytes) -> None:
+        """Take a part of the handshake for which there was no time before."""
+        if self._session.closing:
+            return
+        try:
             self._take(data)
         except Exception as error:
             self._contain(error)
@@ -222,6 +233,7 @@ class LayeredConnection(ClientConnection):
         """Forget the session and the timers."""
         for timer in self._timers:
             timer.cancel()
+        self._pump.handshakes.forget(self)
         super().connection_lost(exc)
 
     def _reason_of_loss(self, exc: Exception | None) -> str:

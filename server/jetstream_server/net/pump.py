@@ -8,7 +8,7 @@
 5. Each touched socket is written once.
 6. One timer is armed for the next deadline.
 
-`intake.py` decides what is read from whom in step 1.
+`intake.py` decides what is read from whom in step 1, and `handshakes.py` who gets through TLS.
 
 A flush that fails releases nothing: everything that waited for it is dropped, and so is what has
 been held back since, as that may report writes that were lost with the failed ones. So no client is
@@ -25,6 +25,7 @@ from jetstream_server.base.clock import SECOND, Clock
 from jetstream_server.base.errors import StoreError
 from jetstream_server.net.busy_poll import BusyPoll
 from jetstream_server.net.flush_worker import Failures, FlushWorker, Worker
+from jetstream_server.net.handshakes import Handshakes
 from jetstream_server.net.intake import Intake
 from jetstream_server.node.node import Held, Node
 from jetstream_server.node.session import Session
@@ -68,6 +69,7 @@ class Pump:
         self.clock = clock
         self.connections: dict[Session, Connection] = {}
         self.intake = Intake()  # how much clients may send before they have to wait
+        self.handshakes = Handshakes(self.wake)  # of TLS, how many of them go on in a turn
         self._commit = commit
         self._failed = failed
         self._loop = asyncio.get_running_loop()
@@ -108,6 +110,7 @@ class Pump:
             self._flush_or_release(now)
             self._write(now)
             self.intake.turned(self._unflushed_bytes)
+            self.handshakes.turned()
             self._arm(now)
             if self._busy_poll is not None:
                 self._answered()

@@ -54,6 +54,12 @@ class UpgradingConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Take bytes of the handshake and the request."""
+        is_shaking_hands = self._tls is not None and not self._tls.is_established
+        if not is_shaking_hands or self._pump.handshakes.takes(self, data):
+            self.go_on(data)
+
+    def go_on(self, data: bytes) -> None:
+        """Take bytes for which there is time."""
         if self._transport.is_closing():
             return
         try:
@@ -61,6 +67,16 @@ class UpgradingConnection(asyncio.Protocol):
         except Exception as error:
             pump = self._pump
             pump.node.containment.contain(error, pump.clock.now())
+
+    def pause_reading(self) -> None:
+        """Read no more for now."""
+        if not self._transport.is_closing():
+            self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        """Read on."""
+        if not self._transport.is_closing():
+            self._transport.resume_reading()
 
     def give_up(self, incident: Incident, now: int) -> None:
         """Cut it off: there is nobody yet who could be told anything."""
@@ -117,8 +133,9 @@ class UpgradingConnection(asyncio.Protocol):
             self._timer = None
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the timer; there is nothing else."""
+        """Forget the timer, and what it waited for."""
         self._cancel()
+        self._pump.handshakes.forget(self)
 
 
 def protocol_for(pump: Pump, terms: ListenerTerms) -> asyncio.Protocol:

@@ -1,0 +1,68 @@
+"""How many steps of TLS handshakes a turn takes.
+
+To answer a client's greeting takes half a millisecond, which is a signature of RSA with 2,048 bits,
+and hundreds greet at once where a server has been away. So a turn takes some of the steps. Whoever
+comes after that is not read from, and goes on in one of the next turns; who came first is first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+STEPS_OF_TURN = 16
+
+
+class HandshakingConnection(Protocol):
+    """A connection whose handshake is not over."""
+
+    def pause_reading(self) -> None:
+        """Read no more."""
+        ...
+
+    def resume_reading(self) -> None:
+        """Read on."""
+        ...
+
+    def go_on(self, data: bytes) -> None:
+        """Take what arrived when there was no time for it."""
+        ...
+
+
+class Handshakes:
+    """Decides whose handshake goes on in this turn.
+
+    Args:
+        wake: asks for a turn.
+    """
+
+    def __init__(self, wake: Callable[[], None]) -> None:
+        self._wake = wake
+        self._left = STEPS_OF_TURN
+        self._waiting: dict[HandshakingConnection, bytearray] = {}  # and what they have sent
+
+    def takes(self, one: HandshakingConnection, data: bytes) -> bool:
+        """Take on a step of a handshake, or keep for one of the next turns what has arrived."""
+        self._wake()
+        if self._left and one not in self._waiting:
+            self._left -= 1
+            return True
+        self._waiting.setdefault(one, bytearray()).extend(data)
+        one.pause_reading()
+        return False
+
+    def forget(self, one: HandshakingConnection) -> None:
+        """A connection is gone."""
+        self._waiting.pop(one, None)
+
+    def turned(self) -> None:
+        """A turn is over: some of those that wait go on."""
+        self._left = STEPS_OF_TURN
+        while self._waiting and self._left:
+            self._left -= 1
+            one = next(iter(self._waiting))
+            data = self._waiting.pop(one)
+            one.resume_reading()
+            one.go_on(bytes(data))
+        if self._waiting:
+            self._wake()
