@@ -36,6 +36,7 @@ from jetstream_server.net.loop_errors import contain_callbacks
 from jetstream_server.net.password_threads import PasswordThreads
 from jetstream_server.net.process_files import process_files
 from jetstream_server.net.pump import Pump
+from jetstream_server.net.reloads import Reloads, WhenReloaded
 from jetstream_server.node.auth.auth import Authenticator, Gatekeeper
 from jetstream_server.node.auth.users import accounts_of, users_of
 from jetstream_server.node.lame_duck import LameDuck
@@ -58,7 +59,7 @@ class Server:
     Args:
         options: what the operator asked for.
         log: where log lines go.
-        reread: reads the configuration again; None without a file.
+        reread: reads the configuration again, in another thread; None without a file.
     """
 
     def __init__(
@@ -69,9 +70,10 @@ class Server:
     ) -> None:
         self.options = options
         self.log = log
-        self._reread = reread
+        self._reread = reread or _no_file
         self._streams: AccountStreams | None = None
         self._operator_accounts: OperatorAccounts | None = None
+        self._reloads: Reloads | None = None
         self._fading: asyncio.Task[None] | None = None
         self._ended = asyncio.Event()
         self._exit_code = 0
@@ -103,6 +105,9 @@ class Server:
             commit = self._streams.commit if self._streams is not None else None
             busy_poll_ns = options.busy_poll_ns if has_core_to_spare() else 0
             pump = Pump(node, commit, clock, self._fail, busy_poll_ns=busy_poll_ns)
+            self._reloads = Reloads(
+                self._reread, lambda read: self._take_reload(read, pump, listeners)
+            )
             loop = asyncio.get_running_loop()
             contain_callbacks(loop, node.containment, clock, self._fail)
             node.password_checker = passwords = PasswordThreads(pump.wake)
@@ -172,7 +177,7 @@ class Server:
         arrange_accounts(node, options)
         for account in node.accounts.values():
             SystemServices(node, account).subscribe()
-        ServerCommands(node, lambda now: self._reload(node, listeners, now)).subscribe()
+        ServerCommands(node, self._reload).subscribe()
         self._serve_claims(node)
         return node
 
@@ -217,7 +222,7 @@ class Server:
         actions: dict[signal.Signals, Callable[[], None]] = {
             signal.SIGTERM: self._ended.set,
             signal.SIGINT: self._ended.set,
-            signal.SIGHUP: lambda: self._on_hangup(pump, listeners),
+            signal.SIGHUP: lambda: self._reload(lambda wrong, now: None),
             signal.SIGUSR1: self.log.reopen,
             signal.SIGUSR2: lambda: self._enter_lame_duck(pump, listeners),
         }
@@ -225,23 +230,42 @@ class Server:
 
     # -- other settings ----------------------------------------------------------------------
 
-    def _on_hangup(self, pump: Pump, listeners: Listeners) -> None:
-        with contextlib.suppress(ConfigError):  # it has been logged
-            self._reload(pump.node, listeners, pump.clock.now())
-        pump.wake()
+    def _reload(self, told: WhenReloaded) -> None:
+        """Have the configuration read again and followed; then say what was wrong."""
+        assert self._reloads is not None, "there are clients, so the server runs"
+        self._reloads.ask(told)
 
-    def _reload(self, node: Node, listeners: Listeners, now: int) -> None:
-        """Read the configuration again, and the certificates that it names, and follow both.
+    def _take_reload(
+        self, read: ServerOptions | Exception, pump: Pump, listeners: Listeners
+    ) -> tuple[str, int]:
+        """Follow a configuration that was read again, and the certificates that it names.
+
+        Returns:
+            What was wrong with it, empty if nothing was, and the time. Unless an error of our own
+            came up nothing has changed then.
+        """
+        now, wrong = pump.clock.now(), ""
+        if self._ended.is_set():
+            return "the server is shutting down", now
+        try:
+            self._follow_reread(read, pump.node, listeners, now)
+        except ConfigError as error:
+            wrong = str(error)
+        pump.wake()
+        return wrong, now
+
+    def _follow_reread(
+        self, read: ServerOptions | Exception, node: Node, listeners: Listeners, now: int
+    ) -> None:
+        """Follow what was read again, and log what became of it.
 
         Raises:
-            ConfigError: it is wrong, or changes what cannot be changed; then nothing has changed.
+            ConfigError: it is wrong, or changes what cannot be changed.
         """
         try:
-            if self._reread is None:
-                raise ConfigError(
-                    "can only reload config when a file is provided using -c or --config"
-                )
-            options = self._with_accounts(self._reread(), now)
+            if isinstance(read, Exception):
+                raise read
+            options = self._with_accounts(read, now)
             said = changes(self.options, options)
             listener = _advertised(node, options)
             terms = listeners.terms(options, listener)
@@ -348,6 +372,10 @@ def _gatekeeper(options: ServerOptions, note: Callable[[str, str], None]) -> Gat
     from jetstream_server.node.auth.operator import OperatorGatekeeper
 
     return OperatorGatekeeper(options.operator, accounts_of(options), _nonce, note)
+
+
+def _no_file() -> ServerOptions:
+    raise ConfigError("can only reload config when a file is provided using -c or --config")
 
 
 def _nonce() -> str:

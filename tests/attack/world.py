@@ -145,7 +145,7 @@ class World:
         node.chronicle = SystemEvents(node, self.now)
         for account in node.accounts.values():
             SystemServices(node, account).subscribe()
-        ServerCommands(node, lambda now: None).subscribe()
+        ServerCommands(node, lambda told: told("", self.now)).subscribe()
         ClaimsServices(node, None, _NoTokens()).subscribe()  # type: ignore[arg-type]
         self.streams = AccountStreams(node, options, note)
         self.streams.recover(self.now)

@@ -82,7 +82,7 @@ class Whole(World):
         node.chronicle = SystemEvents(node, self.now)
         for account in node.accounts.values():
             SystemServices(node, account).subscribe()
-        ServerCommands(node, lambda now: None).subscribe()
+        ServerCommands(node, lambda told: told("", self.now)).subscribe()
         ClaimsServices(node, None, Tokens()).subscribe()  # type: ignore[arg-type]
         self.streams = AccountStreams(node, options, note)
         self.streams.recover(self.now)

@@ -2,9 +2,9 @@
 do.
 
 `KICK` ends the connection of a client, `LDM` tells a client to go elsewhere; both take
-`{"cid": n}`. `RELOAD` has the configuration read again. A request that cannot be read is logged
-and not answered, as in the genuine server (docs/reference/events.md#requests-to-servers, probed
-with 2.15.1).
+`{"cid": n}`. `RELOAD` has the configuration read again; who asks for it is not heard until it is
+followed. A request that cannot be read is logged and not answered, as in the genuine server
+(docs/reference/events.md#requests-to-servers, probed with 2.15.1).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 import orjson
 
-from jetstream_server.base.errors import ConfigError
+from jetstream_server.core.answers import Answers, UnderWay
 from jetstream_server.core.subscription import Stretch, Subscription
 from jetstream_server.jetstream.wire.go_json import encode
 from jetstream_server.node.node import Node
@@ -29,10 +29,11 @@ class ServerCommands:
 
     Args:
         node: the server.
-        reload: reads the configuration again; raises `ConfigError` when it cannot be taken.
+        reload: has the configuration read again, and tells later, or at once, what was wrong,
+            empty if it is followed, and the time.
     """
 
-    def __init__(self, node: Node, reload: Callable[[int], None]) -> None:
+    def __init__(self, node: Node, reload: Callable[[Callable[[str, int], None]], None]) -> None:
         self._node = node
         self._reload = reload
         self._account = node.accounts[node.options.system_account]
@@ -45,30 +46,39 @@ class ServerCommands:
 
     def receive(self, stretch: Stretch) -> None:
         """Act on requests."""
-        run, now = stretch.run, stretch.now
+        run, now, answers = stretch.run, stretch.now, stretch.answers
         for index in stretch.indices:
-            verb = run.subject(index).rpartition(b".")[2]
+            if answers is not None and answers.postponed:
+                answers.postpone(stretch.postponed_from(index))
+                return
+            verb, reply = run.subject(index).rpartition(b".")[2], run.reply(index)
             try:
                 if verb == b"RELOAD":
-                    wrong: str | None = self._reloaded(now)
-                else:
-                    wrong = self._with_client(verb, run.payload(index))
+                    self._begin_reload(reply, answers)
+                    continue
+                wrong = self._with_client(verb, run.payload(index))
             except Exception as error:
                 wrong = str(self._node.containment.contain(error, now))
-            reply = run.reply(index)
-            if wrong is None or not reply:
-                continue
-            answer: dict[str, Any] = {"server": server_info(self._node, now)}
-            if wrong:
-                answer["error"] = {"code": 500, "description": wrong}
-            self._account.output.publish(reply, encode(answer))
+            if wrong is not None:
+                self._answer(reply, wrong, now)
 
-    def _reloaded(self, now: int) -> str:
-        try:
-            self._reload(now)
-        except ConfigError as error:
-            return str(error)
-        return ""
+    def _begin_reload(self, reply: bytes, answers: Answers | None) -> None:
+        under_way = UnderWay(answers) if answers is not None else None
+
+        def told(wrong: str, now: int) -> None:
+            self._answer(reply, wrong, now)
+            if under_way is not None:
+                under_way.end()
+
+        self._reload(told)
+
+    def _answer(self, reply: bytes, wrong: str, now: int) -> None:
+        if not reply:
+            return
+        answer: dict[str, Any] = {"server": server_info(self._node, now)}
+        if wrong:
+            answer["error"] = {"code": 500, "description": wrong}
+        self._account.output.publish(reply, encode(answer))
 
     def _with_client(self, verb: bytes, body: bytes) -> str | None:
         """Kick a client or tell it to move on; return what was wrong, None to stay silent."""

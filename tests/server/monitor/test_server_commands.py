@@ -5,21 +5,21 @@ from __future__ import annotations
 import json
 
 import pytest
-from jetstream_server.base.errors import ConfigError
 from jetstream_server.monitor.server_commands import ServerCommands
 
 
 @pytest.fixture
-def reloads(node):
-    """Return the times at which a reload was asked for; an error in `refusal` is raised."""
+def reloads(node, now):
+    """Return those who have asked for a reload; they are told at once, unless that is slow."""
 
     class Reloads(list):
         refusal = ""
+        is_slow = False
 
-        def __call__(self, now):
-            self.append(now)
-            if self.refusal:
-                raise ConfigError(self.refusal)
+        def __call__(self, told):
+            self.append(told)
+            if not self.is_slow:
+                told(self.refusal, now)
 
     reloads = Reloads()
     ServerCommands(node, reloads).subscribe()
@@ -66,10 +66,25 @@ def test_what_cannot_be_read_is_not_answered(ask, body):
     assert ask("KICK", body) == ask("LDM", body) == []
 
 
-def test_reload(ask, reloads, now):
-    assert list(ask("RELOAD")[0]) == ["server"] and reloads == [now]
+def test_reload(ask, reloads):
+    assert list(ask("RELOAD")[0]) == ["server"] and len(reloads) == 1
     reloads.refusal = "config reload not supported for MaxSubs: old=0, new=50"
     assert ask("RELOAD")[0]["error"] == {"code": 500, "description": reloads.refusal}
+
+
+def test_who_reloads_is_not_heard_until_it_is_followed(node, connect, reloads, now):
+    """And what it asks for then is answered under the new configuration."""
+    reloads.is_slow = True
+    admin, other = connect("s"), connect("a")
+    base = b"$SYS.REQ.SERVER.%b" % node.server_id.encode()
+    asked = b"PUB %b.RELOAD _R 0\r\n\r\n" % base * 2 + b"PING\r\n"
+    assert admin.say(asked) == b"" and len(reloads) == 1
+    assert other.say(b"PING\r\n") == b"PONG\r\n"
+    reloads[0]("", now)
+    assert admin.say(b"").startswith(b"MSG _R 1 ") and len(reloads) == 2
+    reloads[1]("not allowed", now)
+    said = admin.say(b"")
+    assert b"not allowed" in said and b"PONG\r\n" in said
 
 
 def test_others_may_not(node, connect, reloads):
