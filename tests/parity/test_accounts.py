@@ -114,6 +114,7 @@ class Watch:
         self.server.start()
         self.wire = self.log_in("sys", "watch")
         self.sid = self.wire.subscribe("$SYS.ACCOUNT.>")
+        self.wire.settle()  # before others come, who are handled at its side
         self.wires = [self.wire]
 
     def configure(self, users: str = "", more: str = "") -> None:
