@@ -84,8 +84,11 @@ def claimed_accounts(
             claims[key] = _valid(key, token, trusted_keys, now_s)
         except ClaimsError as error:
             notes.append(f"account {key} is left out: {error}")
-    made = [_account(each, claims, now_s) for each in claims.values()]
-    for readings in (_CLAIMS, _PROBLEMS, _MAPPINGS, _ACTIVATIONS):
+    made = [
+        _account(each, claims, now_s) if each.nats.exports else _WITHOUT_EXPORTS.of(each.token)
+        for each in claims.values()
+    ]
+    for readings in (_CLAIMS, _PROBLEMS, _MAPPINGS, _ACTIVATIONS, _WITHOUT_EXPORTS):
         readings.forget_others()
     accounts, wrong = without_wrong_links(made)
     return tuple(accounts), notes + wrong
@@ -144,6 +147,8 @@ _CLAIMS = _ReadTokens(AccountClaims.read)
 _PROBLEMS = _ReadTokens(lambda token: _CLAIMS.of(token).problem())
 _MAPPINGS = _ReadTokens(_mappings_of)
 _ACTIVATIONS = _ReadTokens(ActivationClaims.read)
+# Who else is there, and when, changes only whom an account exports to.
+_WITHOUT_EXPORTS = _ReadTokens(lambda token: _account(_CLAIMS.of(token), {}, 0))
 
 
 def _account(

@@ -49,6 +49,9 @@ def without_wrong_links(
                     kept[account.name].append(entry)
     good = []
     for account in accounts:
+        if not account.exports and not account.imports:
+            good.append(account)
+            continue
         exports = []
         for export in account.exports:
             if wrong := latency_problem(account, export):

@@ -10,6 +10,9 @@ from jetstream_server.config.options import (
     SubjectMapping,
 )
 
+
+from tests.traced_lines import lines_of
+
 NOW = 1_800_000_000
 
 
@@ -158,3 +161,17 @@ def test_what_is_refused_is_not_remembered(credentials, trusted, monkeypatch):
     assert not readings._asked
     valid_account(key, token, trusted)
     assert list(readings._asked) == [token], "it is held from now on"
+
+
+def test_accounts_that_stay_are_not_made_again(credentials, trusted):
+    """To make 5,000 of them took 35 ms, whenever one of them changed."""
+    names = [f"STAYS{n}" for n in range(100)]
+    tokens = {credentials.account_key(n).public: credentials.account(n, {}) for n in names}
+    before, _ = claimed_accounts(tokens, trusted, NOW)
+    tokens[credentials.account_key("STAYS7").public] = credentials.account("STAYS7", {"conn": 3})
+    again = []
+    assert lines_of(lambda: again.extend(claimed_accounts(tokens, trusted, NOW))) < 100 * 60
+    made = {each.name: each for each in again[0]}
+    changed = [each.name for each in before if made[each.name] is not each]
+    assert changed == [credentials.account_key("STAYS7").public]
+    assert made[changed[0]].max_connections == 3
