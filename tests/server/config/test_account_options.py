@@ -10,7 +10,6 @@ from jetstream_server.config.options import (
     SubjectMapping,
 )
 
-
 from tests.traced_lines import lines_of
 
 NOW = 1_800_000_000
