@@ -10,11 +10,14 @@ python -m benchmarks.stall --sign-ins          how long clients wait that come m
 from __future__ import annotations
 
 import argparse
+import contextlib
 import fnmatch
 import sys
+import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from benchmarks.process_usage import usage
 from benchmarks.servers import KINDS, ServerKind, ServerNotStartedError, running
@@ -47,7 +50,11 @@ def measure(kind: ServerKind, each: Input, *, signs_in: bool = False) -> Outcome
     """Send one input to a new server, while a witness asks, or clients sign in."""
     outcome = Outcome(Waits())
     try:
-        with running(kind, each.config) as target:
+        with contextlib.ExitStack() as stack:
+            config = each.config
+            if callable(config):
+                config = config(Path(stack.enter_context(tempfile.TemporaryDirectory())))
+            target = stack.enter_context(running(kind, config))
             each.prepare(target.port)
             with Witness(target.port, dict(each.credentials), signs_in=signs_in) as witness:
                 witness.begin()

@@ -9,12 +9,15 @@ from __future__ import annotations
 import contextlib
 import json
 import socket
+import ssl
 import struct
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 
+from benchmarks.stall import surroundings
 from benchmarks.wire import CONNECT, LoadError, Wire
 
 TIMEOUT_S = 170.0
@@ -44,14 +47,15 @@ class Input:
         name: as the table shows it.
         act: sends it, and returns when it is answered.
         prepare: makes what it needs.
-        config: lines of the server's configuration.
+        config: lines of the server's configuration, or what returns them and writes the files that
+            they name into a folder.
         credentials: of the witness.
     """
 
     name: str
     act: Act
     prepare: Act = _nothing
-    config: str = ""
+    config: str | Callable[[Path], str] = ""
     credentials: tuple[tuple[str, str], ...] = ()
 
 
@@ -155,6 +159,44 @@ def _make_consumers(count: int) -> Act:
 
 def _stream_with_consumers(count: int) -> Act:
     return lambda port: (_make_stream(port), _make_consumers(count)(port))[0]
+
+
+def _make_very_many_consumers(port: int) -> None:
+    """Make a stream in memory, with 10,000 consumers."""
+    _api(port, _stream(storage="memory"))
+    consumers = [_consumer(f"c{n}", mem_storage=True) for n in range(10_000)]
+    for begin in range(0, len(consumers), 500):
+        some = consumers[begin : begin + 500]
+        _at_once(port, [(verb, json.dumps(body).encode()) for verb, body in some])
+
+
+def _publish_one(port: int) -> None:
+    with Wire(port, TIMEOUT_S) as wire:
+        wire.subscribe_inbox()
+        wire.request("S.x", b"")
+    time.sleep(0.5)
+
+
+def _watch_keys(count: int) -> Act:
+    """Watch so many keys, as a client's key-value store does, and get the last of each."""
+
+    def act(port: int) -> None:
+        with Wire(port, TIMEOUT_S) as watcher, Wire(port, TIMEOUT_S) as wire:
+            watcher.subscribe(b"watched", 9)
+            watcher.ping()
+            wire.subscribe_inbox()
+            config = {
+                "deliver_subject": "watched",
+                "deliver_policy": "last_per_subject",
+                "ack_policy": "none",
+                "filter_subject": "S.>",
+                "mem_storage": True,
+                "max_deliver": 1,
+            }
+            wire.api("CONSUMER.CREATE.S", {"stream_name": "S", "config": config})
+            _count(watcher, b"MSG S.", count)
+
+    return act
 
 
 def _delete_stream(port: int) -> None:
@@ -432,8 +474,6 @@ def _reload_with_subscriptions(count: int) -> Act:
     """Have the server read its configuration again while a client has so many subscriptions."""
 
     def act(port: int) -> None:
-        with socket.create_connection(("127.0.0.1", port), TIMEOUT_S) as sock:
-            info = json.loads(_read_until(sock, b"\r\n").split(b" ", 1)[1])
         listens, system = ({**USER, "user": name} for name in ("listens", "system"))
         with Wire(port, TIMEOUT_S, listens) as listener, Wire(port, TIMEOUT_S, system) as wire:
             for begin in range(0, count, 10_000):
@@ -442,9 +482,81 @@ def _reload_with_subscriptions(count: int) -> Act:
                 listener.sock.sendall(b"".join(lines))
                 listener.ping()
             wire.subscribe_inbox()
-            wire.request(f"$SYS.REQ.SERVER.{info['server_id']}.RELOAD", b"")
+            wire.request(f"$SYS.REQ.SERVER.{_server_id(port)}.RELOAD", b"")
 
     return act
+
+
+def _server_id(port: int) -> str:
+    with socket.create_connection(("127.0.0.1", port), TIMEOUT_S) as sock:
+        info = json.loads(_read_until(sock, b"\r\n").split(b" ", 1)[1])
+    return str(info["server_id"])
+
+
+def _reload(port: int) -> None:
+    with Wire(port, TIMEOUT_S, {**USER, "user": "system"}) as wire:
+        wire.subscribe_inbox()
+        wire.request(f"$SYS.REQ.SERVER.{_server_id(port)}.RELOAD", b"")
+
+
+def _change_claims(times: int) -> Act:
+    """Change what so many accounts of an operator claim, one after the other."""
+
+    def act(port: int) -> None:
+        with Wire(port, TIMEOUT_S, surroundings.bearer("SYSTEM")) as wire:
+            wire.subscribe_inbox()
+            for number in range(times):
+                wire.request("$SYS.REQ.CLAIMS.UPDATE", surroundings.changed_claims(number))
+                time.sleep(0.05)
+
+    return act
+
+
+def _greet_by_tls(count: int) -> Act:
+    """Have so many clients begin TLS in the same moment, and then sign in."""
+
+    def act(port: int) -> None:
+        context = ssl.create_default_context()
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        with contextlib.ExitStack() as stack:
+            clients = [_TlsClient(port, context, stack) for _ in range(count)]
+            for client in clients:
+                client.greet()
+            for client in clients:
+                client.sign_in()
+            for client in clients:
+                client.sock.recv(1 << 16)
+
+    return act
+
+
+class _TlsClient:
+    """A client whose handshake is done in steps."""
+
+    def __init__(self, port: int, context: ssl.SSLContext, stack: contextlib.ExitStack) -> None:
+        self.sock = socket.create_connection(("127.0.0.1", port), TIMEOUT_S)
+        stack.enter_context(self.sock)
+        _read_until(self.sock, b"\r\n")
+        self._arrived, self._leaving = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self._arrived, self._leaving)
+
+    def greet(self) -> None:
+        with contextlib.suppress(ssl.SSLWantReadError):
+            self._tls.do_handshake()
+        self.sock.sendall(self._leaving.read())
+
+    def sign_in(self) -> None:
+        while True:
+            try:
+                self._tls.do_handshake()
+                break
+            except ssl.SSLWantReadError:
+                data = self.sock.recv(1 << 16)
+                if not data:
+                    raise LoadError("the server closed the connection") from None
+                self._arrived.write(data)
+        self._tls.write(b'CONNECT {"verbose":false}\r\nPING\r\n')
+        self.sock.sendall(self._leaving.read())
 
 
 def _pull_together(port: int) -> None:
@@ -759,6 +871,28 @@ INPUTS = [
         config=_RELOADABLE,
         credentials=tuple(USER.items()),
     ),
+    Input(
+        "a reload of 5,000 users",
+        _reload,
+        config=surroundings.many_users,
+        credentials=tuple(USER.items()),
+    ),
+    Input(
+        "a reload of 1,000 accounts, each of which imports from the next",
+        _reload,
+        config=surroundings.ring_of_accounts,
+        credentials=tuple(USER.items()),
+    ),
+    Input(
+        "claims of 3 of 5,000 accounts changed",
+        _change_claims(3),
+        config=surroundings.many_claims,
+        credentials=tuple(surroundings.bearer("WITNESS").items()),
+    ),
+    Input("300 TLS handshakes at once", _greet_by_tls(300), config=surroundings.tls),
+    Input("10,000 consumers made", _make_very_many_consumers),
+    Input("a message for 10,000 consumers", _publish_one, _make_very_many_consumers),
+    Input("a stream with 10,000 consumers deleted", _delete_stream, _make_very_many_consumers),
     Input("a message for 1,000 waiting pulls", _pull_together, _stream_with_consumers(1000)),
     Input(
         "1,000 of 300,000 subjects rolled up",
@@ -810,6 +944,7 @@ INPUTS = [
         _requests(_consumer("c", deliver_policy="last_per_subject", filter_subject="S.>")),
         _publish(500_000, 500_000),
     ),
+    Input("500,000 keys watched", _watch_keys(500_000), _publish(500_000, 500_000)),
     Input("a subject at both ends of 1,000,000 messages", _read_rare, _publish(999_999, 1_000_000)),
     Input(
         "the next of a subject at both ends of 1,000,000",
