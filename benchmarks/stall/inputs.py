@@ -574,6 +574,16 @@ def _pull_together(port: int) -> None:
         _count(wire, b"MSG S.x ", 1000)
 
 
+def _roll_up_all(port: int) -> None:
+    """Store one message that takes the place of all others."""
+    head = b"NATS/1.0\r\nNats-Rollup: all\r\n\r\n"
+    with Wire(port, TIMEOUT_S) as wire:
+        wire.subscribe_inbox()
+        said = b"HPUB S.1.x %b.a %d %d\r\n%b\r\n" % (wire.inbox, len(head), len(head), head)
+        wire.sock.sendall(said)
+        _count(wire, b"MSG %b.a " % wire.inbox, 1)
+
+
 def _roll_up(count: int) -> Act:
     """Store a message for each of so many subjects, in one write, that takes the place of all that
     its subject has: as a bucket's key is purged."""
@@ -898,6 +908,11 @@ INPUTS = [
         "1,000 of 300,000 subjects rolled up",
         _roll_up(1000),
         _publish(300_000, 300_000, allow_rollup_hdrs=True),
+    ),
+    Input(
+        "1,000,000 messages rolled up by one",
+        _roll_up_all,
+        _publish(1_000_000, 1_000_000, allow_rollup_hdrs=True),
     ),
     Input(
         "50 times the last of 1,024 of 300,000 subjects",

@@ -244,3 +244,33 @@ def test_purges_of_one_subject_leave_what_a_list_would(disk, monkeypatch, compre
     assert sequences(store) == list(held)
     counts = {subject: [*held.values()].count(subject) for subject in held.values()}
     assert store.subject_counts(b">") == counts
+
+
+@pytest.mark.parametrize("is_last_there", [True, False])
+def test_one_message_takes_the_place_of_all_without_going_through_them(
+    disk, monkeypatch, is_last_there
+):
+    commit = GroupCommit(disk)
+    store = FileStore(FOLDER, commit, block_bytes=20_000)
+    for number in range(1, 2001):
+        store.append(b"s.%d" % (number % 500), b"", b"x" * 40, number)
+    commit.drain()
+
+    class Idle:
+        """The kernels, none of which is to be asked for."""
+
+    monkeypatch.setattr(block_pruning, "columns", Idle)
+    last = store.append(b"s.7", b"", b"all", 3000)
+    if not is_last_there:
+        assert store.delete([last]) == 1
+    assert store.purge(None, last, 0) == 2000
+    stays = [last] * is_last_there
+    assert sequences(store) == stays
+    assert store.subject_counts(b">") == ({b"s.7": 1} if is_last_there else {})
+    assert store.state().num_subjects == len(stays)
+    assert store.append(b"s.7", b"", b"next", 3001) == last + 1
+    assert store.subject_count(b"s.7") == 1 + is_last_there
+    commit.drain()
+    again = FileStore(FOLDER, GroupCommit(disk), block_bytes=20_000)
+    assert (sequences(again), again.state()) == ([*stays, last + 1], store.state())
+    assert again.subject_counts(b">") == store.subject_counts(b">")
