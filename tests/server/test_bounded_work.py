@@ -35,7 +35,7 @@ from jetstream_server.jetstream.streams import publishing
 from jetstream_server.jetstream.streams.batches import atomic_batch
 from jetstream_server.kernels import filters
 from jetstream_server.monitor.system_services import SystemServices
-from jetstream_server.node.auth.auth import Authenticator
+from jetstream_server.node.auth.auth import Authenticator, User
 from jetstream_server.node.node import Node
 from jetstream_server.node.publishing import MESSAGES_OF_TURN_MAX
 from jetstream_server.node.session import Session
@@ -820,6 +820,32 @@ def test_many_clients_that_go_at_once_are_forgotten_in_turns(tmp_path: Path) -> 
     assert node.accounts["$G"].sublist.count < 1000
     sids = [b"%d" % n for n in range(1000)]
     assert [list(each.subscriptions) for each in node.closed] == [sids] * 20
+
+
+@pytest.mark.parametrize("is_right", [True, False])
+def test_nobody_waits_for_those_who_sign_in_at_once(is_right: bool) -> None:
+    """A thousand who signed in with JWTs, right or wrong, kept others waiting for 180 ms."""
+    user = User(name="u", password="right")
+    node = Node(OPTIONS, Authenticator([user]), Random(1), lambda level, text: None, port=4222)
+    sign_in = b'CONNECT {"verbose":false,"user":"u","pass":"%b","jwt":"x"}\r\nPING\r\n'
+    witness = node.open_session("10.0.0.1", 4999, NOW)
+    witness.feed(sign_in % b"right")
+    node.run(NOW)
+    assert witness.take_output().endswith(b"PONG\r\n")
+    strangers = [node.open_session("10.0.0.2", 5000 + n, NOW) for n in range(200)]
+    for stranger in strangers:
+        stranger.feed(sign_in % (b"right" if is_right else b"wrong"))
+    answer = b"PONG\r\n" if is_right else b"-ERR 'Authorization Violation'\r\n"
+    answered: list[int] = []
+    while node.next_deadline() == 0:
+        witness.feed(b"PING\r\n")
+        node.run(NOW)
+        assert witness.take_output() == b"PONG\r\n"
+        before = sum(answered)
+        heard = [session.take_output().endswith(answer) for session in strangers[before:]]
+        answered.append(sum(heard))
+        assert heard == [True] * answered[-1] + [False] * (len(heard) - answered[-1])
+    assert sum(answered) == 200 and max(answered) <= 15, answered
 
 
 def test_a_long_list_of_consumers_is_made_in_turns(tmp_path: Path) -> None:

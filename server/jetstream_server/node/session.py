@@ -57,6 +57,9 @@ from jetstream_server.protocol.ops import (
 from jetstream_server.protocol.parser import Parser
 
 _MESSAGES_OF_OP = 2  # of those that are looked at one by one
+# What CONNECT counts besides itself; one with a signature takes 0.2 ms.
+_OPS_OF_CONNECT = 2
+_OPS_OF_SIGNATURE = 20
 
 
 class SessionNode(Protocol):
@@ -294,9 +297,9 @@ class Session:
                 return number + self._ops_more
             if answers.postponed:
                 self._ops = ops[number:]
-                return number
+                break
             if self.closing:
-                return number
+                break
         return number + self._ops_more
 
     def _may_say(self, op: Op) -> bool:
@@ -492,6 +495,7 @@ class Session:
         """Act on CONNECT; return it if that is to be done again, once a password is compared."""
         node, sign_in = self._node, self.sign_in
         fault = sign_in.hear(op.options, has_headers=node.options.has_headers)
+        self._ops_more += _OPS_OF_SIGNATURE if sign_in.has_signature else _OPS_OF_CONNECT
         self.echo, self.headers = sign_in.wishes.echo, sign_in.wishes.headers
         self._pings.heard_connect(self._now)
         if fault is not None:

@@ -59,6 +59,11 @@ class SignIn:
         """Return whether one was compared, and CONNECT has yet to be acted on once more."""
         return self._inquiry.is_answered
 
+    @property
+    def has_signature(self) -> bool:
+        """Return whether the client says who it is by what takes long to be looked at."""
+        return bool(self.options.get("jwt") or self.options.get("nkey"))
+
     def hear(self, given: dict[str, Any], *, has_headers: bool) -> Fault | None:
         """Take the fields of a CONNECT; return what is wrong with them.
 

@@ -139,7 +139,7 @@ class BlockPruning:
 
     def _drop_below(self, first_seq: int, *, gives_way: bool = False) -> None:
         """Remove messages below a floor that is already noted."""
-        table, numbers = self._table, self._list
+        numbers = self._list
         are_counted_anew = first_seq >= numbers.last_seq
         if are_counted_anew:
             self._count_last(first_seq)
