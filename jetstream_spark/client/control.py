@@ -66,7 +66,6 @@ class StreamState:
             and has the sequences of another stream.
         config: the configuration as the server sent it.
         newest: the last message that it ever had; None if there was none.
-        server_id: of the server through which that was asked.
     """
 
     name: str
@@ -78,7 +77,6 @@ class StreamState:
     config: dict[str, Any]
     is_copy: bool = False
     newest: Newest | None = None
-    server_id: str = ""
 
     @property
     def retention(self) -> str:
@@ -295,7 +293,6 @@ class Control:
             config=dict(answer["config"]),
             is_copy=_is_copy(answer),
             newest=Newest(following - 1, _time_of_last(state)) if following > 1 else None,
-            server_id=self.server_id,
         )
 
     def state_reaching(self, stream: str, created: str, reached: int) -> Operation[StreamState]:

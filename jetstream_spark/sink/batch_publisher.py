@@ -168,16 +168,16 @@ class BatchPublisher:
                 subject = bytes(rows.subject_column()[0].as_py())
                 lost = len(rows), subject, after, first_sent
                 self._flow, stored = yield from self._recovery.replace(self._flow, error, *lost)
-                keep = places_not_in(stored, rows, numbers, self._inquiry)
-                found = sequences_of(stored, rows)
+                keep = places_not_in(stored.ids, rows, numbers, self._inquiry)
+                found, teller = sequences_of(stored.ids, rows), stored.server_id
             else:
                 if outcome.last_sequence:
                     self._refused.note_progress()
                 self._recovery.note_progress()
                 self.last_sequence = max(self.last_sequence, outcome.last_sequence)
                 tries += 1
-                keep, found = yield from self._judge(outcome, rows, numbers, tries)
-            self._recovery.witnesses.note_highest(self._flow.server_id, rows.ids, found)
+                keep, found, teller = yield from self._judge(outcome, rows, numbers, tries)
+            self._recovery.witnesses.note_highest(teller, rows.ids, found)
             sequences[np.searchsorted(first, numbers)] = found
             rows, numbers = rows.at(keep), numbers[keep]
         return sequences
@@ -191,24 +191,25 @@ class BatchPublisher:
 
     def _judge(
         self, outcome: BatchOutcome, rows: OutgoingRows, numbers: RowPlaces, tries: int
-    ) -> Operation[tuple[RowPlaces, RowPlaces]]:
-        """Return the places of rows that are to be sent again, the others are done with; and the
-        sequence of each row, 0 where it is not stored, or not known."""
-        unknown = np.zeros(len(rows), dtype=np.int64)
+    ) -> Operation[tuple[RowPlaces, RowPlaces, str]]:
+        """Return the places of rows that are to be sent again, the others are done with; the
+        sequence of each row, 0 where it is not stored, or not known; and the id of the server that
+        said so."""
+        unknown, teller = np.zeros(len(rows), dtype=np.int64), self._flow.server_id
         if not outcome.refusals:
             last = outcome.last_sequence
-            return np.arange(0), np.arange(last - len(rows) + 1, last + 1)
+            return np.arange(0), np.arange(last - len(rows) + 1, last + 1), teller
         for refusal in outcome.refusals:
             if refusal.err_code == DUPLICATE_IN_BATCH and self._inquiry is not None:
                 stored = yield from self._inquiry.recent_ids()
-                missing = places_not_in(stored, rows, numbers, self._inquiry)
+                missing = places_not_in(stored.ids, rows, numbers, self._inquiry)
                 if len(missing) < len(rows):
                     self.duplicates += len(rows) - len(missing)
-                    return missing, sequences_of(stored, rows)
+                    return missing, sequences_of(stored.ids, rows), stored.server_id
             named = rows.at(refusal.places), numbers[refusal.places]
             if (yield from self._refused.judge(refusal, *named, tries)):
-                return refusal.places, unknown
-        return np.arange(0), unknown
+                return refusal.places, unknown, teller
+        return np.arange(0), unknown, teller
 
 
 def _without_repeated_ids(rows: OutgoingRows) -> RowPlaces:

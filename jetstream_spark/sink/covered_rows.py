@@ -157,8 +157,9 @@ class CoveredRows:
             if message.sid != sid:
                 continue
             place = int(message.subject[len(inbox) :])
-            sequences[place] = yield from self._sequence(rows[place], message)
-            self._recovery.witnesses.note(flow.server_id, int(sequences[place]), rows[place].id)
+            sequence, teller = yield from self._sequence(flow, rows[place], message)
+            sequences[place] = sequence
+            self._recovery.witnesses.note(teller, sequence, rows[place].id)
             waiting.discard(place)
             on_way, size = on_way - 1, size - len(rows[place].payload)
             deadline = self._host.now() + self._options.ack_timeout_s
@@ -171,12 +172,15 @@ class CoveredRows:
             raise RowRefusedError(row.number, row.subject.decode("utf-8", "replace"), reason)
         flow.publish(row.subject, row.payload, reply, row.headers)
 
-    def _sequence(self, row: CoveredRow, message: Message) -> Operation[int]:
-        """Where a row is stored now, 0 where something else was stored in its place."""
+    def _sequence(
+        self, flow: Flow, row: CoveredRow, message: Message
+    ) -> Operation[tuple[int, str]]:
+        """Where a row is stored now, 0 where something else was stored in its place; and the id of
+        the server that said so."""
         answer = answer_of(message)
         refusal = refusal_in(answer)
         if refusal is None and answer.get("stream") == self._options.stream:
-            return int(answer["seq"])
+            return int(answer["seq"]), flow.server_id
         code, err_code, text = refusal or (0, 0, f"the answer is {message.payload[:80]!r}")
         if err_code in WRONG_LAST_SEQUENCE:
             return (yield from self._own_sequence(row))
@@ -191,9 +195,9 @@ class CoveredRows:
             "It is tried again; look into the state of the server.",
         )
 
-    def _own_sequence(self, row: CoveredRow) -> Operation[int]:
-        """Where a row is stored if it is the last message of its subject, because it was sent
-        before; else 0."""
+    def _own_sequence(self, row: CoveredRow) -> Operation[tuple[int, str]]:
+        """The same for a row that is the last message of its subject, because it was sent before;
+        else 0."""
         control = Control(self._host, self._options.connection, "writer")
         body = {"last_by_subj": row.subject.decode("utf-8", "replace")}
         try:
@@ -201,6 +205,7 @@ class CoveredRows:
         except RequestRefusedError as error:
             if error.err_code != MESSAGE_NOT_FOUND:
                 raise
-            return 0
+            return 0, control.server_id
         lines = base64.b64decode(answer["message"].get("hdrs", "")).split(b"\r\n")
-        return int(answer["message"]["seq"]) if b"%b: %b" % (ID_HEADER, row.id) in lines else 0
+        is_own = b"%b: %b" % (ID_HEADER, row.id) in lines
+        return int(answer["message"]["seq"]) if is_own else 0, control.server_id

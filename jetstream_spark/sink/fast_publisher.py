@@ -325,15 +325,15 @@ class FastPublisher:
         self._on_way.clear()
         inquiry = self._inquiry
         assert inquiry is not None, "without ids nothing is sent again"
-        missing = places_not_in(stored, rows, numbers, inquiry)
+        missing = places_not_in(stored.ids, rows, numbers, inquiry)
         # Another server may have been given older files, without rows that it had taken; but where
         # later rows remove earlier ones, such a row could come back over what somebody else wrote.
-        if not inquiry.can_look or inquiry.keeps_last or flow.server_id == before:
+        if not inquiry.can_look or inquiry.keeps_last or stored.server_id == before:
             missing = missing[~is_taken[missing]]
-        sequences = sequences_of(stored, rows)
+        sequences = sequences_of(stored.ids, rows)
         if self._is_alone:
             missing = missing[~_were_passed(sequences > 0, is_taken, parts)[missing]]
-        self._recovery.witnesses.note_highest(flow.server_id, rows.ids, sequences)
+        self._recovery.witnesses.note_highest(stored.server_id, rows.ids, sequences)
         if not len(missing):
             return []
         closes = math.inf if inquiry.can_look else first_sent + inquiry.window_s

@@ -48,7 +48,7 @@ from jetstream_spark.errors import (
     StreamRecreatedError,
 )
 from jetstream_spark.sink.late_frames import pass_queue, until_gone
-from jetstream_spark.sink.stored_ids import read_stored_ids
+from jetstream_spark.sink.stored_ids import StoredIds, read_stored_ids
 
 # How far the clocks of server and executors may differ where message times are compared.
 CLOCKS_S = 600
@@ -138,7 +138,7 @@ class Inquiry:
 
     def stored_ids(
         self, flow: Flow, given_up: Sequence[bytes], subject: bytes, after: int
-    ) -> Operation[dict[bytes, int]]:
+    ) -> Operation[StoredIds]:
         """Make sure that what was sent has arrived or never will; return the stored ids, with their
         sequences.
 
@@ -159,7 +159,7 @@ class Inquiry:
         patience = Patience(self._control.host, self._control.patience_s)
         yield from until_gone(self._control, flow, given_up, patience, "a connection that broke")
         if not self.can_look:
-            return {}
+            return StoredIds()
         before = self._stream
         assert before is not None, "can_look says that there is a stream"
         yield from pass_queue(self._control, before.name, subject.decode())
@@ -173,7 +173,7 @@ class Inquiry:
         look = before.name, after + 1, self._id_prefix, self._subject
         return (yield from read_stored_ids(self._control, *look))
 
-    def recent_ids(self) -> Operation[dict[bytes, int]]:
+    def recent_ids(self) -> Operation[StoredIds]:
         """Return the ids that were stored within the duplicate window, by whatever attempt, with
         their sequences.
 

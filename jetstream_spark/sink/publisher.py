@@ -66,6 +66,7 @@ from jetstream_spark.sink.refusals import (
     refusal_in,
     refused,
 )
+from jetstream_spark.sink.stored_ids import StoredIds
 
 Rows = npt.NDArray[np.int64]
 
@@ -650,7 +651,7 @@ class Publisher:
             subject = oldest.subject(int(oldest.outstanding()[0])).encode()
             flow, stored = yield from self._recovery.reconnect(subject, oldest.after)
             try:
-                self._settle_stored(inquiry, flow, stored, oldest.first_sent)
+                self._settle_stored(inquiry, stored, oldest.first_sent)
             except BaseException:
                 flow.close()
                 raise
@@ -658,21 +659,19 @@ class Publisher:
         self._sid = flow.subscribe(self.reply_prefix + b"*")
         yield from self._send_outstanding()
 
-    def _settle_stored(
-        self, inquiry: Inquiry, flow: Flow, stored: dict[bytes, int], first_sent: float
-    ) -> None:
+    def _settle_stored(self, inquiry: Inquiry, stored: StoredIds, first_sent: float) -> None:
         """Settle what the stream has; raise when the others cannot be sent again."""
         inquiry.check_window(first_sent, self._options.ack_timeout_s)
         if not inquiry.can_look:
             self._window_closes = first_sent + inquiry.window_s
-        if not stored:
+        if not stored.ids:
             return
-        ids, last = pa.array(list(stored), pa.binary()), LastStored()
-        sequences = np.array(list(stored.values()), dtype=np.int64)
+        ids, last = pa.array(list(stored.ids), pa.binary()), LastStored()
+        sequences = np.array(list(stored.ids.values()), dtype=np.int64)
         for block in list(self._blocks):
             rows, places = block.outstanding_of(ids)
             self._recovery.witnesses.note_highest(
-                flow.server_id, ids.take(places), sequences[places]
+                stored.server_id, ids.take(places), sequences[places]
             )
             if inquiry.keeps_last:
                 last.note(block.subjects_of(rows), block.first_row + rows)

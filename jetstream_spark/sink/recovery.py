@@ -22,6 +22,7 @@ from jetstream_spark.errors import (
 from jetstream_spark.options.format_options import SinkOptions
 from jetstream_spark.sink.claim import Claim
 from jetstream_spark.sink.inquiry import Inquiry
+from jetstream_spark.sink.stored_ids import StoredIds
 from jetstream_spark.sink.witnesses import Witnesses
 
 
@@ -180,9 +181,7 @@ class Recovery:
             self._given_up.append(flow.inbox)
         flow.close()
 
-    def reconnect(
-        self, subject: bytes | None, after: int
-    ) -> Operation[tuple[Flow, dict[bytes, int]]]:
+    def reconnect(self, subject: bytes | None, after: int) -> Operation[tuple[Flow, StoredIds]]:
         """Open another connection; find out which ids are stored, and where.
 
         Args:
@@ -194,7 +193,7 @@ class Recovery:
         assert self.inquiry is not None, "begin says whether there is one"
         flow = yield from pool.connect(self.host, self.options.connection, "writer")
         try:
-            stored: dict[bytes, int] = {}
+            stored = StoredIds()
             if subject is not None:
                 ask = flow, self._given_up, subject, after
                 stored = yield from self.inquiry.stored_ids(*ask)
@@ -213,7 +212,7 @@ class Recovery:
         subject: bytes | None,
         after: int,
         first_sent: float,
-    ) -> Operation[tuple[Flow, dict[bytes, int]]]:
+    ) -> Operation[tuple[Flow, StoredIds]]:
         """Give up a connection that has rows under way; return another one, and which ids are
         stored, with their sequences. Nothing is under way after that.
 

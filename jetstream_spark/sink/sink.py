@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -38,7 +38,7 @@ from jetstream_spark.sink.object_publisher import ObjectPublisher
 from jetstream_spark.sink.outgoing_rows import OutgoingRows
 from jetstream_spark.sink.publisher import Publisher
 from jetstream_spark.sink.recovery import Recovery
-from jetstream_spark.sink.stored_ids import read_stored_ids
+from jetstream_spark.sink.stored_ids import StoredIds, read_stored_ids
 from jetstream_spark.sink.witnesses import Witness, Witnesses, first_gone
 
 # Frames of one kernel call: small enough for the cache, and far below 2 GiB.
@@ -116,7 +116,7 @@ class Sink:
         if ledger is None:
             stream = yield from self._stream_state()
             ids = MessageIds(scope.text, partition)
-            return (yield from self._publish(batches, scope, ids, {}, stream))
+            return (yield from self._publish(batches, scope, ids, StoredIds(), stream))
         attempt = yield from ledger.begin(partition)
         if attempt.standing is Standing.COMMITTED:
             return self._skipped(attempt, batches, scope, partition)
@@ -148,7 +148,7 @@ class Sink:
             check_duplicate_window(attempt.stream, self.options)
         ids = MessageIds(scope.text, partition)
         claim = Claim(self._control(), ledger, attempt)
-        stored: Mapping[bytes, int] = {}
+        stored = StoredIds()
         is_resumed = bool(attempt.before) or attempt.standing is not Standing.FIRST
         if is_resumed:
             subject, batches = self._first_subject(batches)
@@ -156,10 +156,10 @@ class Sink:
                 yield from claim.outlive(subject)
                 stored = yield from self._stored_ids(attempt, attempt.stream, scope, ids)
         last = None
-        if stored and (attempt.stream.keeps_last or self.options.object_store):
+        if stored.ids and (attempt.stream.keeps_last or self.options.object_store):
             if attempt.standing is not Standing.DONE:
                 batches = self._spool(batches)
-            last = self._last_stored(batches, scope, partition, stored)
+            last = self._last_stored(batches, scope, partition, stored.ids)
         written = yield from self._publish(
             batches, scope, ids, stored, attempt.stream, last, is_resumed, claim
         )
@@ -251,15 +251,15 @@ class Sink:
         batches: Iterable[pa.RecordBatch],
         scope: Scope,
         ids: MessageIds,
-        stored: Mapping[bytes, int],
+        stored: StoredIds,
         stream: StreamState | None,
         last: LastStored | None = None,
         is_resumed: bool = False,
         claim: Claim | None = None,
     ) -> Operation[WrittenPartition]:
         row = skipped = data_bytes = 0
-        known = pa.array(list(stored), pa.binary()) if stored else None
-        found = np.array(list(stored.values()), dtype=np.int64)
+        known = pa.array(list(stored.ids), pa.binary()) if stored.ids else None
+        found = np.array(list(stored.ids.values()), dtype=np.int64)
         witnesses = Witnesses()
         publisher = yield from self._open(stream, ids, is_resumed, claim, witnesses)
         try:
@@ -270,7 +270,7 @@ class Sink:
                 if stream is not None and rows.ids is not None and known is not None:
                     places = pc.index_in(known, value_set=rows.ids)
                     ours = np.flatnonzero(places.is_valid())
-                    witnesses.note_highest(stream.server_id, known.take(ours), found[ours])
+                    witnesses.note_highest(stored.server_id, known.take(ours), found[ours])
                 if wanted is not None and last is not None:
                     wanted &= ~last.is_after(rows.subjects, np.arange(row, row + len(wanted)))
                 if wanted is not None:
@@ -402,7 +402,7 @@ class Sink:
 
     def _stored_ids(
         self, attempt: Attempt, stream: StreamState, scope: Scope, ids: MessageIds
-    ) -> Operation[Mapping[bytes, int]]:
+    ) -> Operation[StoredIds]:
         """Return the ids that earlier attempts at this partition stored, with their sequences."""
         if stream.retention != "limits":
             _log.warning(
@@ -413,7 +413,7 @@ class Sink:
                 stream.name,
                 stream.retention,
             )
-            return {}
+            return StoredIds()
         subject = self._stored_subject(stream)
         look = stream.name, attempt.first_sequence, self._id_prefix(ids), subject
         return (yield from read_stored_ids(self._control(), *look))

@@ -21,16 +21,33 @@ from jetstream_spark.sink.message_ids import id_of_row
 
 PULL_MESSAGES = 5_000
 ID_HEADER = b"Nats-Msg-Id"
+# How often to begin anew where servers change while a stream is read; in a cluster another server
+# may answer each time.
+_SERVERS_TRIED = 3
+
+
+@dataclass(frozen=True, slots=True)
+class StoredIds:
+    """What a stream was found to have.
+
+    Attributes:
+        ids: with the last sequence of each.
+        server_id: of the server that said all of it; the last one, where several did.
+    """
+
+    ids: dict[bytes, int] = field(default_factory=dict)
+    server_id: str = ""
 
 
 def read_stored_ids(
     control: Control, stream: str, first_sequence: int, id_prefix: bytes, subject: str = ""
-) -> Operation[dict[bytes, int]]:
+) -> Operation[StoredIds]:
     """Return the ids stored from `first_sequence` on that begin with `id_prefix`, each with its
     last sequence.
 
     If a connection breaks, or a consumer is gone or on a lagging replica, the walk goes on from
-    where it ended, within the control's patience.
+    where it ended, within the control's patience. What was read of a server that has been started
+    again since is read once more: it may have been given other files.
 
     Args:
         control: where requests go; its `requestTimeout` bounds each pull.
@@ -44,13 +61,18 @@ def read_stored_ids(
     """
     state = yield from control.stream_state(stream)
     stop = state.next if state.is_replicated else 0
-    look = _HeaderWalk(control, stream, max(1, first_sequence), stop, id_prefix, subject)
+    first = max(1, first_sequence)
+    look = _HeaderWalk(control, stream, first, stop, id_prefix, subject)
     patience = Patience(control.host, control.patience_s)
+    servers = [control.server_id]
     while True:
         before = look.position
         try:
             yield from look.go_on()
-            return look.ids
+            if control.server_id == servers[-1] or len(servers) == _SERVERS_TRIED:
+                return StoredIds(look.ids, control.server_id)
+            servers.append(control.server_id)
+            look = _HeaderWalk(control, stream, first, stop, id_prefix, subject)
         except (*PASSING, ReadTimeoutError) as error:
             if look.position > before:
                 patience.note_progress()

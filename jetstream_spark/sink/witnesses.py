@@ -81,7 +81,8 @@ class Witnesses:
         """Note a row that a server says is stored.
 
         Args:
-            server: its id, or one that the same server had before.
+            server: its id. One that it had before would do for a look, but not for this row to
+                speak for others which that server had told of.
         """
         before = self._highest.get(server)
         if sequence and row_id and (before is None or sequence > before.sequence):

@@ -37,6 +37,7 @@ from jetstream_spark.sink.object_publisher import ObjectPublisher
 from jetstream_spark.sink.publisher import Publisher
 from jetstream_spark.sink.recovery import Recovery
 from jetstream_spark.sink.sink import Sink
+from jetstream_spark.sink.stored_ids import StoredIds
 from jetstream_spark.source.older_copy import OlderCopies
 from jetstream_spark.source.stream_source import StreamSource
 from tests.connector_sim.program import Program, choose
@@ -79,9 +80,9 @@ def _nothing(self: Any, *arguments: Any) -> Operation[None]:
     yield from ()
 
 
-def _no_ids(self: Any, *arguments: Any) -> Operation[dict[bytes, int]]:
+def _no_ids(self: Any, *arguments: Any) -> Operation[StoredIds]:
     yield from ()
-    return {}
+    return StoredIds()
 
 
 def _no_row(self: Any, row: Any) -> None:

@@ -97,7 +97,7 @@ def test_a_connection_that_is_given_up_is_asked_after(stream) -> None:
     headers = b"NATS/1.0\r\nNats-Msg-Id: 1\r\n\r\n"
     Blocking(control).request_message(f"{stream.subject}.a", b"", headers)
     again, stored = run(recovery.reconnect(f"{stream.subject}.a".encode(), 0))
-    assert stored == {b"1": 1}
+    assert stored.ids == {b"1": 1} and stored.server_id == again.server_id
     again.close()
 
 

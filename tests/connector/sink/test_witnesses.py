@@ -16,8 +16,9 @@ from jetstream_spark.client.control import Control
 from jetstream_spark.errors import LedgerError, PermissionDeniedError, StreamRecreatedError
 from jetstream_spark.sink.columns_of_write import columns_of_write
 from jetstream_spark.sink.ledger import Scope, ScopeKind
-from jetstream_spark.sink.message_ids import id_again
+from jetstream_spark.sink.message_ids import MessageIds, id_again
 from jetstream_spark.sink.sink import Sink, WrittenPartition
+from jetstream_spark.sink.stored_ids import StoredIds
 from jetstream_spark.sink.witnesses import Witness, Witnesses, first_gone, highest_of_each
 from tests.connector.stores import Store
 from tests.put_back import Place
@@ -211,6 +212,25 @@ def test_a_task_that_goes_on_after_rows_of_it_are_gone(place, make_stream) -> No
     assert sorted(data for data in contents(stream) if data != b"x") == [
         name.encode() for name in names
     ]
+
+
+@pytest.mark.genuine
+def test_a_row_that_is_found_is_a_witness_of_the_server_that_has_it(stream) -> None:
+    """Not of one that was asked for the stream's state before it was started again: for that one it
+    would speak of rows that went with older files."""
+    options, ids = stream.sink(), MessageIds(OF_QUERY.text, 0)
+    (first, _) = (
+        sink(options)
+        ._row_ids(columns_of_write(SCHEMA, options).take(rows(stream, "a", "b"), 0), ids)
+        .to_pylist()
+    )
+    state = run(sink(options)._control().stream_state(stream.name))
+    found = StoredIds({first: 70}, "another")
+    ids = MessageIds(OF_QUERY.text, 0)
+    written = run(sink(options)._publish([rows(stream, "a", "b")], OF_QUERY, ids, found, state))
+    by_server = {one.server: one for one in written.witnesses}
+    assert by_server.pop("another") == Witness("another", 70, first)
+    assert [one.sequence for one in by_server.values()] == [1]
 
 
 @pytest.mark.genuine
