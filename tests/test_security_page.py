@@ -10,7 +10,7 @@ from jetstream_server.base import limits
 from jetstream_server.core import workload
 from jetstream_server.jetstream.wire.go_duration import DURATION_NS_MAX
 from jetstream_server.net import descriptors, password_threads, websocket_upgrade
-from jetstream_server.node import node
+from jetstream_server.node import node, session_queue
 from jetstream_server.node.auth import expected_replies
 
 ROOT = Path(__file__).parents[1]
@@ -40,7 +40,7 @@ def test_there_are_rows():
         ("deliveries", limits.OUTBOX_HIGH_BYTES),
         ("deliveries", limits.OUTBOX_LOW_BYTES),
         ("in a turn", limits.TURN_READ_BYTES),
-        ("in a turn", node.OPS_OF_SESSION_MAX),
+        ("in a turn", session_queue.OPS_OF_SESSION_MAX),
         ("of clients that are gone", node.GIVEN_UP_OF_TURN_MAX),
         ("waits for the disk", limits.UNFLUSHED_HIGH_BYTES),
         ("Passwords", password_threads.WAITING_MAX),

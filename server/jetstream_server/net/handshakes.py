@@ -1,8 +1,9 @@
-"""How many steps of TLS handshakes a turn takes.
+"""How many steps of handshakes a turn takes, of TLS and of WebSocket.
 
-To answer a client's greeting takes half a millisecond, which is a signature of RSA with 2,048 bits,
-and hundreds greet at once where a server has been away. So a turn takes some of the steps. Whoever
-comes after that is not read from, and goes on in one of the next turns; who came first is first.
+To answer a client's greeting by TLS takes half a millisecond, which is a signature of RSA with
+2,048 bits, to grant an upgrade to WebSocket a tenth of one, and hundreds come at once where a
+server has been away. So a turn takes some of the steps. Whoever comes after that is not read from,
+and goes on in one of the next turns; who came first is first.
 """
 
 from __future__ import annotations

@@ -40,14 +40,51 @@ class _Uvicorn(uvicorn.Server):
         yield
 
 
-class _Http(H11Protocol):
-    """One connection, closed at once if it would take a descriptor that the disk may need."""
+def _protocol_on(pump: Pump) -> type[H11Protocol]:
+    """Return what takes one connection beside the clients of a pump."""
 
-    def connection_made(self, transport: Any) -> None:
-        """Let it in, or not."""
-        super().connection_made(transport)
-        if not Descriptors().are_for_clients(transport.get_extra_info("socket").fileno()):
-            transport.close()
+    class Http(H11Protocol):
+        """One connection, closed at once if it would take a descriptor that the disk may need.
+
+        A request takes a tenth of a millisecond before it is looked at, so they take turns.
+        """
+
+        def connection_made(self, transport: Any) -> None:
+            """Let it in, or not."""
+            super().connection_made(transport)
+            if not Descriptors().are_for_clients(transport.get_extra_info("socket").fileno()):
+                transport.close()
+
+        def data_received(self, data: bytes) -> None:
+            """Take a part of a request if there is time."""
+            if pump.handshakes.takes(self, data):
+                super().data_received(data)
+
+        def go_on(self, data: bytes) -> None:
+            """Take what had to wait."""
+            try:
+                if not self.transport.is_closing():
+                    super().data_received(data)
+            except Exception as error:
+                pump.node.containment.contain(error, pump.clock.now())
+                self.transport.abort()
+
+        def pause_reading(self) -> None:
+            """Read no more for now."""
+            if not self.transport.is_closing():
+                self.transport.pause_reading()
+
+        def resume_reading(self) -> None:
+            """Read on."""
+            if not self.transport.is_closing():
+                self.transport.resume_reading()
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            """Forget what had to wait."""
+            pump.handshakes.forget(self)
+            super().connection_lost(exc)
+
+    return Http
 
 
 def _not_found(request: Request, error: Exception) -> Response:
@@ -94,7 +131,12 @@ class MonitorHttp:
         pages = Starlette(routes=routes, exception_handlers={404: _not_found})
         pages.router.redirect_slashes = False  # /varz/ is not /varz
         config = uvicorn.Config(
-            pages, http=_Http, log_config=None, access_log=False, lifespan="off", ws="none"
+            pages,
+            http=_protocol_on(pump),
+            log_config=None,
+            access_log=False,
+            lifespan="off",
+            ws="none",
         )
         self._server = _Uvicorn(config)
         self._task: asyncio.Task[None] | None = None

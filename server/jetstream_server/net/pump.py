@@ -8,7 +8,7 @@
 5. Each touched socket is written once.
 6. One timer is armed for the next deadline.
 
-`intake.py` decides what is read from whom in step 1, and `handshakes.py` who gets through TLS.
+`intake.py` decides what is read from whom in step 1, and `handshakes.py` who gets that far.
 
 A flush that fails releases nothing: everything that waited for it is dropped, and so is what has
 been held back since, as that may report writes that were lost with the failed ones. So no client is
@@ -69,7 +69,7 @@ class Pump:
         self.clock = clock
         self.connections: dict[Session, Connection] = {}
         self.intake = Intake()  # how much clients may send before they have to wait
-        self.handshakes = Handshakes(self.wake)  # of TLS, how many of them go on in a turn
+        self.handshakes = Handshakes(self.wake)  # how many of them go on in a turn
         self._commit = commit
         self._failed = failed
         self._loop = asyncio.get_running_loop()

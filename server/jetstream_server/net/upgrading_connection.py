@@ -54,8 +54,7 @@ class UpgradingConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Take bytes of the handshake and the request."""
-        is_shaking_hands = self._tls is not None and not self._tls.is_established
-        if not is_shaking_hands or self._pump.handshakes.takes(self, data):
+        if self._pump.handshakes.takes(self, data):
             self.go_on(data)
 
     def go_on(self, data: bytes) -> None:

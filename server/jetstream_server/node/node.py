@@ -36,6 +36,7 @@ from jetstream_server.node.lame_duck import LameDuck
 from jetstream_server.node.late_output import LateOutput
 from jetstream_server.node.listener import Listener
 from jetstream_server.node.session import Session
+from jetstream_server.node.session_queue import SessionQueue
 from jetstream_server.node.stats import NodeStats, Traffic
 from jetstream_server.node.trace import Trace
 from jetstream_server.protocol import errors as faults
@@ -49,7 +50,7 @@ _ROUNDS_MAX = 16
 # What clients say is acted on in pieces, so that nobody has to wait for all that another has said.
 # What they publish counts little: a whole run of messages is one.
 OPS_OF_TURN_MAX = 1000
-OPS_OF_SESSION_MAX = 500
+READ_OF_TURN_MAX = 2000  # of some microseconds
 # Of all together who have not signed in: to look at who somebody is takes up to 0.2 ms, and a
 # thousand may say it at once. Nobody who has signed in waits for them.
 OPS_OF_STRANGERS_MAX = 300
@@ -148,8 +149,10 @@ class Node:
         self.workload = Workload(UNITS_OF_TURN)
         self.events = 0  # answers and events in the name of the server so far
         self._next_cid = 1  # never used twice
-        self._fed: dict[Session, None] = {}  # with input that is yet to be run
-        self._strangers: dict[Session, None] = {}  # likewise, of those who have not signed in
+        # What is read until the next turn as it comes; what comes then is read when it is acted on.
+        self.to_read = READ_OF_TURN_MAX
+        self._fed = SessionQueue(OPS_OF_TURN_MAX)
+        self._strangers = SessionQueue(OPS_OF_STRANGERS_MAX)  # who have not signed in
         self.touched: dict[Session, None] = {}  # with output for the pump to write
         self._held: Held = []  # output that waits for the next flush
         # Subscriptions of clients that are gone, which are yet to be taken out.
@@ -201,8 +204,8 @@ class Node:
         self.give_up_subscriptions(session.account, session.end(), closed)
         if self.chronicle is not None:
             self.tell(self.chronicle.disconnected, session, now or session.last_activity)
-        self._fed.pop(session, None)
-        self._strangers.pop(session, None)
+        self._fed.forget(session)
+        self._strangers.forget(session)
         self.touched.pop(session, None)
         self._timers.cancel(session)
         self.stats.traffic.add(session.traffic)  # what the client did stays in the totals
@@ -272,10 +275,7 @@ class Node:
 
     def note_input(self, session: Session) -> None:
         """Note that a session has ops to act on."""
-        if session.is_connected:
-            self._fed[session] = None
-        else:
-            self._strangers[session] = None
+        (self._fed if session.is_connected else self._strangers).note(session)
 
     def note_output(self, session: Session) -> None:
         """Note that a session has output to write, or is to be closed."""
@@ -297,6 +297,7 @@ class Node:
 
     def run(self, now: int) -> None:
         """Do everything that is to be done at `now`."""
+        self.to_read = READ_OF_TURN_MAX
         self._given_up_left = GIVEN_UP_OF_TURN_MAX
         self._reviewed_left = REVIEWED_OF_TURN_MAX
         if self._reviewed:
@@ -304,12 +305,14 @@ class Node:
         if self._given_up:
             self._forget_given_up()
         workload = self.workload
+        hears = bool(self._fed or self._strangers)
         if workload.waiting:  # who has waited comes first
-            fed, self._fed = self._fed, {}
-            workload.begin(hears=bool(fed or self._strangers))
-            self._fed.update(fed)
+            fresh = self._fed.take_fresh()
+            workload.begin(hears=hears)
+            for session in fresh:
+                self._fed.note(session)
         else:
-            workload.begin(hears=bool(self._fed or self._strangers))
+            workload.begin(hears=hears)
         self._deliveries.begin()
         self._run_sessions(now)
         if self.late.waiting:
@@ -325,40 +328,22 @@ class Node:
         workload.end()
 
     def _run_sessions(self, now: int) -> None:
-        """Give sessions that were fed their turn, as many as may be heard in one turn of the node;
-        the others, and those for whose messages there was no time, come first in the next one."""
-        fed, self._fed = self._fed, {}
-        strangers, self._strangers = self._strangers, {}
-        self._hear(fed, OPS_OF_TURN_MAX, now)
-        self._hear(strangers, OPS_OF_STRANGERS_MAX, now)
+        """Give sessions that were fed their turn, as many as may be heard in one turn of the
+        node."""
 
-    def _hear(self, fed: dict[Session, None], ops_left: int, now: int) -> None:
-        ops_max = min(ops_left, OPS_OF_SESSION_MAX)
-        deliveries = self._deliveries
-        late: list[Session] = []
-        waiting = iter(fed)
-        for session in waiting:
-            if deliveries.are_spent:
-                late.append(session)
+        def hear(session: Session, ops_max: int) -> int:
             try:
-                ops_left -= session.run(now, ops_max)
+                return session.run(now, ops_max)
             except Exception as error:
                 self.containment.contain(error, now)
-            if ops_left < ops_max:
-                ops_max = ops_left
-                if ops_left <= 0:
-                    self._come_first(list(waiting))
-        if late:
-            self._come_first(
-                [each for each in late if each in self._fed or each in self._strangers]
-            )
+                return 1
 
-    def _come_first(self, sessions: list[Session]) -> None:
-        """Have these sessions run before all others."""
-        known = {each: None for each in sessions if each.is_connected}
-        strangers = {each: None for each in sessions if not each.is_connected}
-        self._fed = known | self._fed
-        self._strangers = strangers | self._strangers
+        for queue in (self._fed, self._strangers):
+            if queue:
+                queue.take_turn(hear, self._are_deliveries_spent)
+
+    def _are_deliveries_spent(self) -> bool:
+        return self._deliveries.are_spent
 
     def review(self, session: Session, subscriptions: list[Subscription]) -> None:
         """Have a session look at these subscriptions again, as turns have time for it."""

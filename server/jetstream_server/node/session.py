@@ -54,11 +54,12 @@ from jetstream_server.protocol.ops import (
     Unsub,
     Violation,
 )
-from jetstream_server.protocol.parser import Parser
+from jetstream_server.protocol.parser import OPS_MAX, Parser
 
 _MESSAGES_OF_OP = 2  # of those that are looked at one by one
 # What CONNECT counts besides itself; one with a signature takes 0.2 ms.
 _OPS_OF_CONNECT = 2
+BYTES_OF_READ_OP = 4096  # of messages, which are read in the time of another op
 _OPS_OF_SIGNATURE = 20
 
 
@@ -79,6 +80,7 @@ class SessionNode(Protocol):
         protocol_trace: takes what clients and server say; None where nobody looks.
         late: what accounts have to send still.
         touched: sessions with output to write, or that are to be closed.
+        to_read: how many operations of clients are read in this turn as they come.
     """
 
     name: str
@@ -94,6 +96,7 @@ class SessionNode(Protocol):
     protocol_trace: Trace | None
     late: LateOutput
     touched: dict[Session, None]
+    to_read: int
 
     def review(self, session: Session, subscriptions: list[Subscription]) -> None:
         """Have a session look at these subscriptions again, as turns have time for it."""
@@ -197,9 +200,16 @@ class Session:
 
     def feed(self, data: bytes) -> None:
         """Take bytes from the socket; they are acted on in the node's next run."""
-        if not self.closing:
-            self._ops += self.parser.feed(data)
-            self._node.note_input(self)
+        if self.closing:
+            return
+        node = self._node
+        if node.to_read > 0:
+            ops = self.parser.feed(data)
+            self._ops += ops
+            node.to_read -= len(ops) + len(data) // BYTES_OF_READ_OP
+        else:
+            self.parser.put_off(data)
+        node.note_input(self)
 
     def take_output(self) -> bytes:
         """Return everything unsent; the caller keeps `backlog_bytes` up to date from here."""
@@ -248,7 +258,8 @@ class Session:
     # -- one turn ----------------------------------------------------------------------------
 
     def run(self, now: int, ops_max: int = sys.maxsize) -> int:
-        """Act on what was fed so far: on no more than `ops_max`, and as there is room for answers.
+        """Act on what was fed so far: on no more than `ops_max`, of which the last may count for
+        more, and as there is room for answers.
 
         Returns:
             On how much.
@@ -270,7 +281,7 @@ class Session:
         ops, self._ops = self._ops, []
         parser = self.parser
         if parser.later:
-            ops = ops or parser.read_on()
+            ops = ops or parser.read_on(min(ops_max, OPS_MAX))
             if parser.later:
                 self._node.note_input(self)
         trace = self._node.protocol_trace
@@ -281,7 +292,7 @@ class Session:
             if number + self._ops_more > ops_max:
                 self._ops = ops[number - 1 :]
                 self._node.note_input(self)
-                return ops_max
+                return number - 1 + self._ops_more  # the last one may have counted for many
             if trace is not None and op is not self._traced and not self.sign_in.is_answered:
                 trace.arrived(self, op)
             if not is_known and not self._may_say(op):

@@ -86,7 +86,7 @@ class Parser:
         control_line_max: longest arguments of a line, in bytes.
         payload_max: largest payload, header block included; an account may lower it.
         headers: whether HPUB is allowed; follows the `headers` option of CONNECT.
-        later: pieces that `feed` left for `read_on`; empty when there are none.
+        later: pieces that are left for `read_on`; empty when there are none.
     """
 
     __slots__ = (
@@ -120,7 +120,12 @@ class Parser:
         self.later: deque[bytes] = deque()  # the first of them from `_unread_at` on
         self._unread_at = 0
 
-    def feed(self, data: bytes) -> list[Op]:
+    def put_off(self, data: bytes) -> None:
+        """Take bytes that there is no time to read now."""
+        if not self._ended:
+            self.later.append(data)
+
+    def feed(self, data: bytes, ops_max: int = OPS_MAX) -> list[Op]:
         """Return the ops that `data` completes, in order; only the first of them, if there are
         many.
 
@@ -132,11 +137,11 @@ class Parser:
             self.later.append(data)
             return []
         if not self._held:
-            return self._parse(data)
+            return self._parse(data, 0, ops_max)
         if len(data) > _JOINED_BYTES_MAX and self._frame_bytes:
             lacking = self._frame_bytes - self._held_bytes
             if lacking < len(data):
-                return self._complete(data, lacking)
+                return self._complete(data, lacking, ops_max)
         self._held.append(data)
         self._held_bytes += len(data)
         if self._held_bytes < self._awaited_bytes:
@@ -145,28 +150,28 @@ class Parser:
             return []
         chunk = b"".join(self._held)
         self._held.clear()
-        return self._parse(chunk)
+        return self._parse(chunk, 0, ops_max)
 
-    def read_on(self) -> list[Op]:
-        """Return the next ops of what was fed."""
+    def read_on(self, ops_max: int = OPS_MAX) -> list[Op]:
+        """Return the next ops of what was fed or put off, not many more than `ops_max`."""
         ops: list[Op] = []
         while self.later and not ops and not self._ended:
             data, at, self._unread_at = self.later.popleft(), self._unread_at, 0
             waiting, self.later = self.later, deque()
-            ops = self._parse(data, at) if at else self.feed(data)
+            ops = self._parse(data, at, ops_max) if at else self.feed(data, ops_max)
             self.later.extend(waiting)
         if self._ended:
             self.later.clear()
         return ops
 
-    def _complete(self, data: bytes, lacking: int) -> list[Op]:
+    def _complete(self, data: bytes, lacking: int, ops_max: int) -> list[Op]:
         """Parse the held frame with the bytes that it lacks, and then what follows them."""
         frame = b"".join((*self._held, data[:lacking]))
         self._held.clear()
-        ops = self._parse(frame)
-        return ops if self._ended else ops + self._parse(data, lacking)  # of one op at most
+        ops = self._parse(frame, 0, ops_max)  # one at most
+        return ops if self._ended else ops + self._parse(data, lacking, ops_max)
 
-    def _parse(self, chunk: bytes, at: int = 0) -> list[Op]:
+    def _parse(self, chunk: bytes, at: int, ops_max: int) -> list[Op]:
         ops: list[Op] = []
         fields = array("i")
         while True:
@@ -184,7 +189,7 @@ class Parser:
                 self._ended = type(op) is Violation
             if self._ended or at == _HELD:
                 break
-            if len(ops) >= OPS_MAX and at < len(chunk):
+            if len(ops) >= ops_max and at < len(chunk):
                 self.later.append(chunk)
                 self._unread_at = at
                 break

@@ -8,6 +8,7 @@ import json
 import socket
 import urllib.error
 import urllib.request
+from collections import Counter
 
 import pytest
 import uvloop
@@ -15,6 +16,7 @@ from jetstream_server.config.options import ServerOptions
 from jetstream_server.monitor.routes import MonitoringAnswer
 from jetstream_server.net import listening, monitor_http
 from jetstream_server.net.monitor_http import MonitorHttp
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 
 def fetch(port: int, path: str) -> tuple[int, str, bytes]:
@@ -115,12 +117,13 @@ def test_clients_are_heard_while_a_long_page_is_made(running, on_loop, monkeypat
 def test_those_who_came_in_a_long_turn_come_in_together(running, monkeypatch):
     made: list[object] = []
 
-    class Counted(monitor_http._Http):
-        def connection_made(self, transport) -> None:
-            made.append(transport)
-            super().connection_made(transport)
+    connection_made = H11Protocol.connection_made
 
-    monkeypatch.setattr(monitor_http, "_Http", Counted)
+    def counted(connection, transport) -> None:
+        made.append(transport)
+        connection_made(connection, transport)
+
+    monkeypatch.setattr(H11Protocol, "connection_made", counted)
 
     async def main():
         async with running() as served:
@@ -141,3 +144,48 @@ def test_those_who_came_in_a_long_turn_come_in_together(running, monkeypatch):
                 socket.create_connection(address, 5)
 
     uvloop.run(main())
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_many_questions_at_once_take_turns(running, on_loop, monkeypatch, fails):
+    """A thousand of them kept clients waiting for 100 ms; and one that fails costs its own."""
+    heard: Counter[int] = Counter()
+    turns, data_received = [0], H11Protocol.data_received
+
+    def counted(connection, data) -> None:
+        heard[turns[0]] += 1
+        if fails and sum(heard.values()) == 30:
+            raise RuntimeError("a bug")
+        data_received(connection, data)
+
+    monkeypatch.setattr(H11Protocol, "data_received", counted)
+
+    async def main():
+        async with running() as served:
+            turn = served.node.run
+            incidents = []
+            contain = served.node.containment.contain
+            served.node.containment.contain = lambda error, now: incidents.append(error)
+
+            def counting(now):
+                turns[0] += 1
+                turn(now)
+
+            served.node.run = counting
+            listener = listening.bind("127.0.0.1", -1, "monitor port")
+            host, port = listening.address_of(listener)
+            monitor = MonitorHttp(served.pump, listener)
+            await monitor.start()
+            clients = [await asyncio.open_connection(host, port) for _ in range(50)]
+            for _, writer in clients:
+                writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+            answers = [await reader.read() for reader, _ in clients]
+            for _, writer in clients:
+                writer.close()
+            await monitor.stop()
+            served.node.containment.contain = contain
+            assert sum(b"200 OK" in answer for answer in answers) == 50 - fails
+            assert len(incidents) == fails
+
+    on_loop(main())
+    assert max(heard.values()) <= 16, heard

@@ -450,6 +450,35 @@ def test_many_ops_are_given_a_few_at_a_time_and_in_order():
     assert parser.feed(b"PING\r\n") == [Ping()]
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_what_is_put_off_is_read_when_it_is_asked_for(seed):
+    """In order, a few at a time, and wherever the pieces were cut."""
+    random = Random(seed)
+    frames = [
+        random.choice([b"PING\r\n", b"SUB a.%d %d\r\n" % (n, n), b"PUB b.%d 2\r\nhi\r\n" % n])
+        for n in range(300)
+    ]
+    data, at, pieces = b"".join(frames), 0, list[bytes]()
+    while at < len(data):
+        size = random.choice([1, 7, 100, 1000])
+        pieces.append(data[at : at + size])
+        at += size
+    found, lazy = list[Op](), parser()
+    for piece in pieces:
+        if lazy.later or random.random() < 0.3:
+            lazy.put_off(piece)
+        else:
+            found += lazy.feed(piece)
+        if random.random() < 0.4:
+            ops_max = random.choice([1, 5, 50])
+            some = lazy.read_on(ops_max)
+            assert len(some) <= ops_max + 2
+            found += some
+    while lazy.later:
+        found += lazy.read_on(3)
+    assert flat(found) == fed(pieces)
+
+
 def test_nothing_is_read_behind_a_violation():
     parser = Parser(4096, 1024)
     assert len(parser.feed(b"PING\r\n" * OPS_MAX + b"NONSENSE\r\nPING\r\n")) == OPS_MAX

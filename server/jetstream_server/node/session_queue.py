@@ -1,0 +1,92 @@
+"""Who is heard in a turn, of those who have said something.
+
+A thousand clients may say much at once, and whoever says little meanwhile is not to wait for all of
+it. So everybody is heard in small shares where there are many, and those who have more wait again,
+behind the others. Whoever says something new is heard before those who wait, who have half of each
+turn. Only those for whose messages there was no time are heard before everybody, or others would
+always be quicker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from jetstream_server.node.session import Session
+
+# The largest and the smallest share; to come to a session takes as long as an operation.
+OPS_OF_SESSION_MAX = 500
+OPS_OF_SESSION_MIN = 4
+
+
+class SessionQueue:
+    """Sessions with input that is yet to be acted on.
+
+    Args:
+        ops_max: what a turn takes on, of all together.
+    """
+
+    def __init__(self, ops_max: int) -> None:
+        self._ops_max = ops_max
+        self._late: dict[Session, None] = {}  # there was no time for their messages
+        self._fresh: dict[Session, None] = {}  # noted since the last turn
+        self._waiting: dict[Session, None] = {}  # the longest first
+
+    def __bool__(self) -> bool:
+        return bool(self._fresh or self._waiting or self._late)
+
+    def note(self, session: Session) -> None:
+        """Note that a session has something to act on."""
+        if session not in self._waiting and session not in self._late:
+            self._fresh[session] = None
+
+    def take_fresh(self) -> Iterable[Session]:
+        """Return those who were noted since the last turn, and hear them no more unless they are
+        noted again."""
+        fresh, self._fresh = self._fresh, {}
+        return fresh
+
+    def forget(self, session: Session) -> None:
+        """A session is over."""
+        for sessions in (self._late, self._fresh, self._waiting):
+            sessions.pop(session, None)
+
+    def take_turn(self, hear: Callable[[Session, int], int], are_late: Callable[[], bool]) -> None:
+        """Have sessions heard, as many as there is time for.
+
+        Args:
+            hear: has one act on no more of what it has than that, and returns on how much.
+            are_late: tells whether there is no time for the messages of whoever is heard next.
+        """
+        late, fresh, waiting = self._late, self._fresh, self._waiting
+        self._late, self._fresh, self._waiting = {}, {}, {}
+        left, heard_late = self._ops_max, list[Session]()
+        left, late_left = _hear_some(late, left, left // 2, hear, are_late, heard_late)
+        reserve = left // 2 if waiting else 0
+        left, fresh_left = _hear_some(fresh, left, reserve, hear, are_late, heard_late)
+        left, waiting_left = _hear_some(waiting, left, 0, hear, are_late, heard_late)
+        # Who has more was noted meanwhile.
+        more, self._fresh = self._fresh, {}
+        self._late = dict.fromkeys([*late_left, *(each for each in heard_late if each in more)])
+        for session in (*waiting_left, *fresh_left, *more):
+            if session not in self._late:
+                self._waiting[session] = None
+
+
+def _hear_some(
+    sessions: dict[Session, None],
+    left: int,
+    reserve: int,
+    hear: Callable[[Session, int], int],
+    are_late: Callable[[], bool],
+    late: list[Session],
+) -> tuple[int, Iterable[Session]]:
+    """Hear sessions until no more than the reserve is left; return what is left, and those who were
+    not heard."""
+    share = max((left - reserve) // max(len(sessions), 1), OPS_OF_SESSION_MIN)
+    most = min(share, OPS_OF_SESSION_MAX)
+    waiting = iter(sessions)
+    while left > reserve and (session := next(waiting, None)) is not None:
+        if are_late():
+            late.append(session)
+        left -= hear(session, min(most, left - reserve))
+    return left, waiting

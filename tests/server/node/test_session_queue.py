@@ -1,0 +1,142 @@
+"""Who is heard in a turn: those who come with little go ahead, and nobody waits for ever."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from jetstream_server.node.session_queue import (
+    OPS_OF_SESSION_MAX,
+    OPS_OF_SESSION_MIN,
+    SessionQueue,
+)
+
+TURN = 1000
+
+
+class Said:
+    """A session with so many operations that are yet to be acted on."""
+
+    def __init__(self, ops: int) -> None:
+        self.ops = ops
+        self.heard_in: list[int] = []  # turns
+
+
+class Turns:
+    """Turns of a queue."""
+
+    def __init__(self) -> None:
+        self.queue = SessionQueue(TURN)
+        self.number = 0
+        self.late_after = TURN * 1000  # operations of a turn for whose messages there is time
+
+    def come(self, *sessions: Said) -> None:
+        for session in sessions:
+            self.queue.note(session)  # type: ignore[arg-type]
+
+    def take(self) -> int:
+        """Have a turn; return how many operations were acted on."""
+        self.number += 1
+        acted = [0]
+
+        def hear(session: Said, ops_max: int) -> int:
+            assert 0 < ops_max <= OPS_OF_SESSION_MAX
+            done = min(session.ops, ops_max)
+            session.ops -= done
+            session.heard_in.append(self.number)
+            acted[0] += done
+            if session.ops:
+                self.come(session)
+            return max(done, 1)
+
+        self.queue.take_turn(hear, lambda: acted[0] >= self.late_after)  # type: ignore[arg-type]
+        return acted[0]
+
+
+@pytest.fixture
+def turns() -> Turns:
+    return Turns()
+
+
+def test_whoever_comes_with_little_goes_ahead_of_a_crowd(turns):
+    crowd = [Said(200) for _ in range(100)]
+    turns.come(*crowd)
+    assert turns.take() == TURN
+    while turns.queue:
+        quiet = Said(1)
+        turns.come(quiet)
+        turns.take()
+        assert quiet.heard_in == [turns.number]
+    assert turns.number < 100 * 200 / (TURN / 2) and not any(each.ops for each in crowd)
+
+
+@pytest.mark.parametrize("others", [1, 10, 100, 1000])
+def test_whoever_comes_with_a_crowd_waits_for_a_small_share_of_each(turns, others):
+    quiet = Said(1)
+    turns.come(*(Said(400) for _ in range(others)), quiet)
+    while quiet.ops:
+        turns.take()
+    assert turns.number <= 1 + others * OPS_OF_SESSION_MIN // TURN
+
+
+def test_the_only_one_has_a_large_share(turns):
+    turns.come(one := Said(2 * OPS_OF_SESSION_MAX))
+    assert turns.take() == OPS_OF_SESSION_MAX == one.ops
+
+
+def test_those_who_wait_have_their_share_whatever_comes(turns):
+    waiting = [Said(100) for _ in range(30)]
+    turns.come(*waiting)
+    turns.take()
+    while any(each.ops for each in waiting):
+        turns.come(*(Said(50) for _ in range(20)))
+        turns.take()
+        assert turns.number < 20
+
+
+def test_those_for_whose_messages_there_was_no_time_come_first(turns):
+    turns.late_after = 10
+    spent, late = Said(10), Said(700)
+    turns.come(spent, late)
+    turns.take()
+    assert late.ops == 700 - OPS_OF_SESSION_MAX
+    turns.come(*(Said(1) for _ in range(20)))
+    order: list[Said] = []
+
+    def hear(session: Said, ops_max: int) -> int:
+        order.append(session)
+        return 1
+
+    turns.queue.take_turn(hear, lambda: False)  # type: ignore[arg-type]
+    assert order[0] is late and len(order) == 21
+
+
+def test_who_is_gone_is_not_heard(turns):
+    ones = [Said(800) for _ in range(4)]
+    turns.come(*ones)
+    turns.late_after = 1
+    turns.take()
+    heard = [len(each.heard_in) for each in ones]
+    for each in ones:
+        turns.queue.forget(each)  # type: ignore[arg-type]
+    assert not turns.queue
+    turns.take()
+    assert [len(each.heard_in) for each in ones] == heard
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_nobody_is_forgotten_or_heard_for_nothing(turns, seed):
+    random, all_of_them = Random(seed), list[Said]()
+    turns.late_after = random.choice([1, 300, 10_000])
+    for _ in range(60):
+        some = [Said(random.choice([1, 20, 600, 2500])) for _ in range(random.randrange(8))]
+        all_of_them += some
+        turns.come(*some)
+        if all_of_them and random.random() < 0.5:
+            again = random.choice(all_of_them)
+            again.ops += 1
+            turns.come(again)
+        assert turns.take() <= TURN
+    while turns.queue:
+        assert turns.take()
+    assert not any(each.ops for each in all_of_them)
