@@ -272,6 +272,13 @@ class Query:
         if batch in self.spans:
             self.spans[batch] = self.world.now_s - self.begun[batch]
 
+    @property
+    def longest_span_s(self) -> float:
+        """How long a batch was written at most; one that is not committed, until now."""
+        now_s = self.world.now_s
+        spans = [self.spans.get(batch, now_s - begun_s) for batch, begun_s in self.begun.items()]
+        return max(spans, default=0.0)
+
     def _tasks(self, driver: Process, batch: int) -> list[Task]:
         options, log = self.source_options, self.checkpoint
         start, end = log.start_of(batch), log.end_of(batch)

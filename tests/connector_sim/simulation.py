@@ -587,7 +587,7 @@ class Simulation:
         log, program, target = self.query.checkpoint, self.program, self.query.target
         if target is None:
             return
-        span_s = max(self.query.spans.values(), default=0.0)
+        span_s = self.query.longest_span_s
         is_quick = span_s < WINDOW_S and program.scope != "job"
         written = Written(
             {
