@@ -28,6 +28,11 @@ _USERS = (
     f' {{user: guarded, password: "{_HASH}"}} ] }}\n'
 )
 
+_HTTP_PORT = 45901  # of WebSocket, and of monitoring
+_UPGRADE = (
+    "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
+    "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+)
 PREPARE_S_MAX = 120.0  # for the messages that an input needs, of either server
 FLOOD_S = 3.0
 _WINDOW = 5000  # messages published before it is looked whether they are stored
@@ -487,6 +492,73 @@ def _reload_with_subscriptions(count: int) -> Act:
     return act
 
 
+_HELLO = b'CONNECT {"verbose":false}\r\n'
+
+
+def _say_at_once(said: list[bytes], hello: bytes = b"") -> Act:
+    """Have clients come, and then say this in the same moment, one each.
+
+    Args:
+        hello: what each says before, one after the other.
+    """
+
+    def act(port: int) -> None:
+        with contextlib.ExitStack() as stack:
+            clients = []
+            for _ in said:
+                sock = socket.create_connection(("127.0.0.1", port), TIMEOUT_S)
+                clients.append(stack.enter_context(sock))
+                _read_until(sock, b"\r\n")
+                if hello:
+                    sock.sendall(hello + b"PING\r\n")
+                    _read_until(sock, b"PONG\r\n")
+            for sock, data in zip(clients, said, strict=True):
+                sock.sendall(data + b"PING\r\n")
+            for sock in clients:
+                sock.recv(1 << 16)
+
+    return act
+
+
+def _subscribe_at_once(port: int) -> None:
+    """Have 1,000 clients subscribe to 200 subjects each in the same moment."""
+    lines = [
+        b"".join(b"SUB x.%d.%d %d\r\n" % (at, client, at + 1) for at in range(200))
+        for client in range(1000)
+    ]
+    _say_at_once(lines, _HELLO)(port)
+
+
+def _sign_in_by_jwt(count: int) -> Act:
+    """Have so many clients sign in with a JWT each in the same moment."""
+
+    def act(port: int) -> None:
+        users = (surroundings.bearer("WITNESS", f"u{n}") for n in range(count))
+        fields = ({"verbose": False, **each} for each in users)
+        _say_at_once([b"CONNECT %b\r\n" % json.dumps(each).encode() for each in fields])(port)
+
+    return act
+
+
+def _ask_by_http(count: int, path: str, headers: str) -> Act:
+    """Have so many clients send an HTTP request in the same moment, to the port after this one."""
+    request = f"GET {path} HTTP/1.1\r\nHost: localhost\r\n{headers}\r\n".encode()
+
+    def act(port: int) -> None:
+        with contextlib.ExitStack() as stack:
+            clients = [
+                stack.enter_context(socket.create_connection(("127.0.0.1", _HTTP_PORT), TIMEOUT_S))
+                for _ in range(count)
+            ]
+            time.sleep(0.1)
+            for sock in clients:
+                sock.sendall(request)
+            for sock in clients:
+                _read_until(sock, b"\r\n")
+
+    return act
+
+
 def _server_id(port: int) -> str:
     with socket.create_connection(("127.0.0.1", port), TIMEOUT_S) as sock:
         info = json.loads(_read_until(sock, b"\r\n").split(b" ", 1)[1])
@@ -900,6 +972,24 @@ INPUTS = [
         credentials=tuple(surroundings.bearer("WITNESS").items()),
     ),
     Input("300 TLS handshakes at once", _greet_by_tls(300), config=surroundings.tls),
+    Input(
+        "1,000 upgrades to WebSocket at once",
+        _ask_by_http(1000, "/", _UPGRADE),
+        config=f"websocket {{ port: {_HTTP_PORT}, no_tls: true }}\n",
+    ),
+    Input(
+        "1,000 questions to monitoring at once",
+        _ask_by_http(1000, "/varz", "Connection: close\r\n"),
+        config=f"http_port: {_HTTP_PORT}\n",
+    ),
+    Input(
+        "1,000 sign-ins with JWTs at once",
+        _sign_in_by_jwt(1000),
+        config=surroundings.few_claims,
+        credentials=tuple(surroundings.bearer("WITNESS").items()),
+    ),
+    Input("1,000 clients with 200 subscriptions each at once, and away", _subscribe_at_once),
+    Input("300 clients sign in 400 times each", _say_at_once([_HELLO * 400] * 300, _HELLO)),
     Input("10,000 consumers made", _make_very_many_consumers),
     Input("a message for 10,000 consumers", _publish_one, _make_very_many_consumers),
     Input("a stream with 10,000 consumers deleted", _delete_stream, _make_very_many_consumers),

@@ -70,7 +70,16 @@ def ring_of_accounts(folder: Path) -> str:
 
 def many_claims(folder: Path) -> str:
     """Have 5,000 accounts of an operator, beside those of the witness and of the system."""
-    limits = {"SYSTEM": {}, "WITNESS": _STORAGE} | {f"N{n}": {} for n in range(5000)}
+    return _claims(folder, 5000)
+
+
+def few_claims(folder: Path) -> str:
+    """Have those of the witness and of the system alone."""
+    return _claims(folder, 0)
+
+
+def _claims(folder: Path, others: int) -> str:
+    limits = {"SYSTEM": {}, "WITNESS": _STORAGE} | {f"N{n}": {} for n in range(others)}
     preloaded = "\n".join(
         f"{credentials.account_key(name).public}: {credentials.account(name, each)}"
         for name, each in limits.items()
@@ -90,6 +99,6 @@ def changed_claims(number: int) -> bytes:
     return credentials.account(f"N{number}", {"conn": 7 + number}).encode()
 
 
-def bearer(account: str) -> dict[str, str]:
+def bearer(account: str, name: str = "bearer") -> dict[str, str]:
     """Return what a user of an operator's account says in CONNECT."""
-    return {"jwt": credentials.user("bearer", account, bearer_token=True)}
+    return {"jwt": credentials.user(name, account, bearer_token=True)}

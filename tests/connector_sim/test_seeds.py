@@ -101,7 +101,7 @@ FOUND_SINCE = {
     1467488: "rows were stored while the server stopped, before files were put back (simulator)",
     1470266: "the first ten seconds of what was given a second time were not counted",
     1490413: "a row found on a restarted server spoke for rows that the one before had told of",
-    1512123: "a batch took longer than a window, and the last look came before its commit (simulator)",
+    1512123: "a batch took longer than a window and was not committed (simulator)",
     1444603: "a purge was under way while its stream was made again (simulator)",
 }
 
