@@ -331,16 +331,15 @@ class Node:
         """Give sessions that were fed their turn, as many as may be heard in one turn of the
         node."""
 
-        def hear(session: Session, ops_max: int) -> int:
-            try:
-                return session.run(now, ops_max)
-            except Exception as error:
-                self.containment.contain(error, now)
-                return 1
+        self._fed.take_turn(self._hear, self._are_deliveries_spent, now)
+        self._strangers.take_turn(self._hear, self._are_deliveries_spent, now)
 
-        for queue in (self._fed, self._strangers):
-            if queue:
-                queue.take_turn(hear, self._are_deliveries_spent)
+    def _hear(self, session: Session, ops_max: int, now: int) -> int:
+        try:
+            return session.run(now, ops_max)
+        except Exception as error:
+            self.containment.contain(error, now)
+            return 1
 
     def _are_deliveries_spent(self) -> bool:
         return self._deliveries.are_spent

@@ -10,12 +10,15 @@ always be quicker.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from itertools import chain
 
 from jetstream_server.node.session import Session
 
 # The largest and the smallest share; to come to a session takes as long as an operation.
 OPS_OF_SESSION_MAX = 500
 OPS_OF_SESSION_MIN = 4
+
+Hear = Callable[[Session, int, int], int]
 
 
 class SessionQueue:
@@ -50,43 +53,50 @@ class SessionQueue:
         for sessions in (self._late, self._fresh, self._waiting):
             sessions.pop(session, None)
 
-    def take_turn(self, hear: Callable[[Session, int], int], are_late: Callable[[], bool]) -> None:
+    def take_turn(self, hear: Hear, are_late: Callable[[], bool], now: int) -> None:
         """Have sessions heard, as many as there is time for.
 
         Args:
             hear: has one act on no more of what it has than that, and returns on how much.
             are_late: tells whether there is no time for the messages of whoever is heard next.
         """
+        fresh = self._fresh
+        if len(fresh) > 1 or self._waiting or self._late:
+            self._take_crowded_turn(hear, are_late, now)
+        elif fresh:  # as nearly always
+            session, _ = fresh.popitem()
+            is_late = are_late()
+            hear(session, OPS_OF_SESSION_MAX, now)
+            if fresh:  # it has more
+                self._fresh = {}
+                self._waiting = fresh
+                if is_late and session in fresh:
+                    del fresh[session]
+                    self._late[session] = None
+
+    def _take_crowded_turn(self, hear: Hear, are_late: Callable[[], bool], now: int) -> None:
         late, fresh, waiting = self._late, self._fresh, self._waiting
         self._late, self._fresh, self._waiting = {}, {}, {}
         left, heard_late = self._ops_max, list[Session]()
-        left, late_left = _hear_some(late, left, left // 2, hear, are_late, heard_late)
-        reserve = left // 2 if waiting else 0
-        left, fresh_left = _hear_some(fresh, left, reserve, hear, are_late, heard_late)
-        left, waiting_left = _hear_some(waiting, left, 0, hear, are_late, heard_late)
+        unheard: list[Iterable[Session]] = []
+        for sessions in (late, fresh, waiting):
+            if not sessions:
+                continue
+            # The others have half of it.
+            is_last = sessions is waiting or (sessions is fresh and not waiting)
+            reserve = 0 if is_last else left // 2
+            share = max((left - reserve) // len(sessions), OPS_OF_SESSION_MIN)
+            most = min(share, OPS_OF_SESSION_MAX)
+            heard = iter(sessions)
+            while left > reserve and (session := next(heard, None)) is not None:
+                if are_late():
+                    heard_late.append(session)
+                left -= hear(session, min(most, left - reserve), now)
+            unheard.append(heard)
         # Who has more was noted meanwhile.
         more, self._fresh = self._fresh, {}
-        self._late = dict.fromkeys([*late_left, *(each for each in heard_late if each in more)])
-        for session in (*waiting_left, *fresh_left, *more):
+        first = unheard.pop(0) if late else ()
+        self._late = dict.fromkeys([*first, *(each for each in heard_late if each in more)])
+        for session in (*chain.from_iterable(reversed(unheard)), *more):
             if session not in self._late:
                 self._waiting[session] = None
-
-
-def _hear_some(
-    sessions: dict[Session, None],
-    left: int,
-    reserve: int,
-    hear: Callable[[Session, int], int],
-    are_late: Callable[[], bool],
-    late: list[Session],
-) -> tuple[int, Iterable[Session]]:
-    """Hear sessions until no more than the reserve is left; return what is left, and those who were
-    not heard."""
-    share = max((left - reserve) // max(len(sessions), 1), OPS_OF_SESSION_MIN)
-    most = min(share, OPS_OF_SESSION_MAX)
-    waiting = iter(sessions)
-    while left > reserve and (session := next(waiting, None)) is not None:
-        if are_late():
-            late.append(session)
-        left -= hear(session, min(most, left - reserve))
-    return left, waiting

@@ -39,7 +39,7 @@ class Turns:
         self.number += 1
         acted = [0]
 
-        def hear(session: Said, ops_max: int) -> int:
+        def hear(session: Said, ops_max: int, now: int) -> int:
             assert 0 < ops_max <= OPS_OF_SESSION_MAX
             done = min(session.ops, ops_max)
             session.ops -= done
@@ -49,7 +49,8 @@ class Turns:
                 self.come(session)
             return max(done, 1)
 
-        self.queue.take_turn(hear, lambda: acted[0] >= self.late_after)  # type: ignore[arg-type]
+        is_late = lambda: acted[0] >= self.late_after  # noqa: E731
+        self.queue.take_turn(hear, is_late, 0)  # type: ignore[arg-type]
         return acted[0]
 
 
@@ -103,11 +104,11 @@ def test_those_for_whose_messages_there_was_no_time_come_first(turns):
     turns.come(*(Said(1) for _ in range(20)))
     order: list[Said] = []
 
-    def hear(session: Said, ops_max: int) -> int:
+    def hear(session: Said, ops_max: int, now: int) -> int:
         order.append(session)
         return 1
 
-    turns.queue.take_turn(hear, lambda: False)  # type: ignore[arg-type]
+    turns.queue.take_turn(hear, lambda: False, 0)  # type: ignore[arg-type]
     assert order[0] is late and len(order) == 21
 
 
