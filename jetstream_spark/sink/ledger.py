@@ -165,6 +165,7 @@ class Ledger:
         Raises:
             WriterFencedError: a later version was written already.
             LedgerError: the bucket cannot be used.
+            RequestTimeoutError: it does not answer.
         """
         key = f"{self._key}.{partition}"
         stream = yield from self._control.stream_state(self._stream)
@@ -665,15 +666,21 @@ class Ledger:
         )
 
     def _usable(self, work: Operation[T]) -> Operation[T]:
-        """Do something in the bucket; turn a failure into an error that names the bucket."""
+        """Do something in the bucket; name the bucket if that fails."""
+        name = self._bucket.bucket
+        needs = f"$KV.{name}.> and the API of the stream KV_{name}"
         try:
             return (yield from work)
-        except (PermissionDeniedError, RequestTimeoutError) as error:
+        except RequestTimeoutError as error:
+            raise RequestTimeoutError(
+                f"the ledger in the bucket '{name}' does not answer: {error.what}",
+                f"{error.remedy} If everything else answers, see that the user may use {needs}.",
+            ) from None
+        except PermissionDeniedError as error:
             raise LedgerError(
-                f"the ledger in the bucket '{self._bucket.bucket}' cannot be used: {error.what}",
-                f"Allow $KV.{self._bucket.bucket}.> and the API of the stream "
-                f"KV_{self._bucket.bucket}; or set ledger=none, and a batch that is run again "
-                "after the stream's duplicate_window may be written twice.",
+                f"the ledger in the bucket '{name}' cannot be used: {error.what}",
+                f"Allow {needs}; or set ledger=none, and a batch that is run again after the "
+                "stream's duplicate_window may be written twice.",
             ) from None
 
 

@@ -12,7 +12,13 @@ from jetstream_spark.client import pool
 from jetstream_spark.client.blocking import Blocking, run, this_host
 from jetstream_spark.client.control import Control
 from jetstream_spark.client.operation import Transfer
-from jetstream_spark.errors import AttemptSupersededError, LedgerError, WriterFencedError
+from jetstream_spark.errors import (
+    AttemptSupersededError,
+    LedgerError,
+    PermissionDeniedError,
+    RequestTimeoutError,
+    WriterFencedError,
+)
 from jetstream_spark.sink.kv import KvBucket
 from jetstream_spark.sink.ledger import Ledger, Scope, ScopeKind, Standing
 from jetstream_spark.sink.message_ids import Fingerprint
@@ -203,6 +209,26 @@ def test_a_deleted_entry_lets_the_batch_be_written_again(make_ledger, stream) ->
     stream.control.request_message(key, b"", marker)
     assert make_ledger(4).begin(0).standing is Standing.FIRST
     make_ledger(4).commit(5)
+
+
+def test_an_outage_is_no_reason_to_do_without_the_ledger(make_ledger, monkeypatch) -> None:
+    """It passes, and rows would be written twice; only who may not use the ledger is told of it."""
+
+    def failing(error):
+        def entries(self, key):
+            yield from ()
+            raise error
+
+        monkeypatch.setattr(Ledger, "_entries", entries)
+
+    failing(RequestTimeoutError("no answer within 2 s.", "Raise requestTimeout."))
+    with pytest.raises(RequestTimeoutError, match="does not answer: no answer") as silent:
+        make_ledger(1).begin(0)
+    assert "Raise requestTimeout. If everything else" in silent.value.remedy
+    assert "ledger=none" not in str(silent.value)
+    failing(PermissionDeniedError("not allowed.", "Allow it."))
+    with pytest.raises(LedgerError, match=r"cannot be used: not allowed.*ledger=none"):
+        make_ledger(1).begin(0)
 
 
 def test_strange_entries_are_named(make_ledger) -> None:
