@@ -102,7 +102,7 @@ FOUND_SINCE = {
     1470266: "the first ten seconds of what was given a second time were not counted",
     1490413: "a row found on a restarted server spoke for rows that the one before had told of",
     1512123: "a batch took longer than a window and was not committed (simulator)",
-    1516347: "the ledger was not there for longer than outages may last, and was to be done without",
+    1516347: "the ledger was away for longer than an outage may last",
     1444603: "a purge was under way while its stream was made again (simulator)",
 }
 
