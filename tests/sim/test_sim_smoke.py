@@ -48,6 +48,7 @@ FOUND = {
     7600502: "(the witness's) of pins given in one turn the last one seen was taken for the newest",
     7600761: "on a full disk a high-water mark was made again that a removed block had voided",
     7600214: "a killed process left the name of an account's folder unsynced for ever",
+    7865052: "a stream that could not be removed came back without its newest consumer",
     7604568: "names in a folder that could not be synced were never synced again",
     7609338: "an ack was answered that was saved lazily, with what was due in that turn",
     7609987: "(the wishes') an answer to two connections counted for two answers",

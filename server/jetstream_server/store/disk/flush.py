@@ -7,7 +7,7 @@ the worker thread, and taken back on the loop with what failed and what has to b
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -413,9 +413,9 @@ class Flush:
                 self._files_max = max(self._files_max, operation.files_max)
                 self._set_aside.append((path, operation.owner))
             case RemoveTree():
-                if self.journal is not None:
-                    self.journal.remove(path, is_folder=True)
-                if (aside := disk.set_aside(path)) is not None:
+                with self._noted_removal(path, is_folder=True):
+                    aside = disk.set_aside(path)
+                if aside is not None:
                     self._set_aside.append((aside, operation.owner))
                 self._note_folder(path.parent, operation.owner)
                 self._removed_from[path.parent] = None
@@ -461,13 +461,25 @@ class Flush:
             self._void(operation)
         if operation.waits:  # the file that replaces it may have a name that is not durable
             self._sync_pending(operation.path)
-        if self.journal is not None:
-            self.journal.remove(operation.path, is_folder=False)
-        self.disk.remove(operation.path)
+        with self._noted_removal(operation.path, is_folder=False):
+            self.disk.remove(operation.path)
         if operation.waits or owner in self._full:
             self.disk.sync_folder(operation.path.parent)
         else:
             self._note_folder(operation.path.parent, owner)
+
+    @contextlib.contextmanager
+    def _noted_removal(self, path: Path, *, is_folder: bool) -> Iterator[None]:
+        """Note a removal in the journal before it is carried out. What cannot be removed stays, and
+        with it what the journal alone had of it."""
+        journal = self.journal
+        dropped = journal.remove(path, is_folder=is_folder) if journal is not None else []
+        try:
+            yield
+        except OSError:
+            if dropped and journal is not None:
+                journal.keep(dropped)
+            raise
 
     def _void(self, removal: Remove) -> None:
         if (log := removal.voids) is None:

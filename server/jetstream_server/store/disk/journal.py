@@ -23,6 +23,7 @@ Invariants:
 - A folder or file that the journal mentions is removed only after the removal is noted, or a crash
   would bring it back. A removal is carried out again at a start unless something below it was noted
   later; the flush makes sure that the removal is durable by then.
+- What was to be removed and could not be is noted again.
 - No path is both noted and written in any other way.
 - A note that was durable and cannot be read is damage, not a torn tail. If only its content is
   damaged, the file it is about counts as damaged; if even the path is gone, `damage` says so for as
@@ -185,32 +186,49 @@ class Journal:
             self._active.left[name] = note
             self._enter(name)
 
-    def remove(self, path: Path, *, is_folder: bool) -> None:
+    def remove(self, path: Path, *, is_folder: bool) -> list[Note]:
         """Note that a file, or a folder with all in it, is about to be removed, if a note mentions
         it.
+
+        Returns:
+            What was noted of it and is not in place; if it cannot be removed, see `keep`.
 
         Raises:
             OSError: it could not be noted, and has to stay.
         """
         name = str(path)
         if not any(name in half.told for half in self._halves):
-            return
+            return []
         self._append([(FOLDER_GONE if is_folder else FILE_GONE, name, b"")])
-        self._drop(name, is_folder=is_folder)
+        return self._drop(name, is_folder=is_folder)
 
-    def _drop(self, name: str, *, is_folder: bool) -> None:
-        """Forget what was noted of something that is gone."""
-        self._forget(name)
+    def keep(self, notes: Sequence[Note]) -> None:
+        """Note once more what stays, as it could not be removed. If that fails as well it is lost
+        with this process, unless it can be put in place before."""
+        try:
+            self.note(notes)
+        except OSError:
+            for note in notes:
+                self._active.left[str(note.path)] = note
+                self._enter(str(note.path))
+
+    def _drop(self, name: str, *, is_folder: bool) -> list[Note]:
+        """Forget what was noted of something that is gone; return it."""
+        dropped = self._forget(name)
         if is_folder and name in self._inside:
             head = f"{name}/"
             for half in self._halves:
                 for each in [each for each in half.left if each.startswith(head)]:
-                    self._forget(each)
+                    dropped += self._forget(each)
+        return dropped
 
-    def _forget(self, name: str) -> None:
+    def _forget(self, name: str) -> list[Note]:
+        forgotten = []
         for half in self._halves:
-            if half.left.pop(name, None) is not None:
+            if (note := half.left.pop(name, None)) is not None:
                 self._leave(name)
+                forgotten.append(note)
+        return forgotten
 
     def _enter(self, name: str) -> None:
         """Count a name in the folders above it, up to the root."""

@@ -183,6 +183,48 @@ def test_a_removal_that_was_noted_is_carried_out_by_the_next_process(
     assert found(again, config("b")) == b"x"
 
 
+@pytest.mark.parametrize("is_noted_again", [True, False])
+@pytest.mark.parametrize("is_folder", [True, False])
+def test_what_cannot_be_removed_is_there_with_all_that_was_noted_of_it(
+    disk: Any, monkeypatch: pytest.MonkeyPatch, is_noted_again: bool, is_folder: bool
+) -> None:
+    """A stream whose folder could not be removed came back without the consumers made last."""
+    commit = running(disk)
+    put(commit, "a", b"first")
+    flush(commit, 1)
+    flush(commit, 2)
+    flush(commit, 2 + PLACE_NS)
+    assert disk.read(config("a")) == b"first"
+    put(commit, "a", b"second")
+    put(commit, "a/consumers/c", b"consumer")
+    flush(commit, 3 + PLACE_NS)
+
+    def failing(*given: Any) -> None:
+        if not is_noted_again:
+            disk.fail_in = 0  # the note as well
+        raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(disk, "set_aside" if is_folder else "remove", failing)
+        if is_folder:
+            commit.remove_tree(Owner(), STREAMS / "a")
+        else:
+            commit.remove(Owner(), config("a"))
+        taken = commit.take(4 + PLACE_NS)
+        assert taken is not None and taken.run()
+        commit.complete(taken)
+    again = commit
+    if is_noted_again:
+        disk.restart()
+        again = running(disk)
+    else:
+        flush(commit, 5 + PLACE_NS)
+        flush(commit, 6 + 2 * PLACE_NS)
+        assert disk.read(config("a/consumers/c")) == b"consumer"
+    assert found(again, config("a")) == b"second"
+    assert found(again, config("a/consumers/c")) == b"consumer"
+
+
 def test_the_journal_grows_no_further_than_it_must(
     disk: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
