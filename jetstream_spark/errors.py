@@ -15,7 +15,7 @@ ConnectorError
         ConnectionFailedError     client/addresses, flow, handshake
         ConnectionLostError       client/flow, sink/covered_rows, object_publisher
         CredentialsOutdatedError  client/pool
-        RequestTimeoutError       client/flow, sink/claim, object_publisher
+        RequestTimeoutError       client/flow, sink/claim, ledger, object_publisher
         NoRespondersError         client/flow
         UnavailableError          client/control, sink/covered_rows, fast_publisher, kv,
                                   late_frames, stored_ids

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 
+from jetstream_spark.client.agreement import Agreement
 from jetstream_spark.client.control import (
     MESSAGE_NOT_FOUND,
     STREAM_NOT_FOUND,
@@ -63,13 +64,27 @@ class ObjectStore:
             if error.err_code != STREAM_NOT_FOUND:
                 raise
 
-    def subjects(self, pattern: str) -> Operation[list[str]]:
-        """The subjects that have messages, page by page."""
-        found: list[str] = []
+    def subjects(self, pattern: str) -> Operation[set[str]]:
+        """The subjects that have messages.
+
+        Of a replicated store all that were listed within `AGREED_S`: who no longer leads lists what
+        there was. So a few may be among them that have none any more.
+        """
+        agreement = Agreement(self._control.host)
+        found: set[str] = set()
         while True:
-            body = {"subjects_filter": pattern, "offset": len(found)}
-            answer = yield from self._control.look_up(f"STREAM.INFO.{self.stream}", body)
-            page = [str(one) for one in answer["state"].get("subjects") or ()]
-            found += page
-            if not page or len(found) >= int(answer.get("total", 0)):
+            is_replicated = yield from self._list_into(found, pattern)
+            if not is_replicated or not (yield from agreement.wait()):
                 return found
+
+    def _list_into(self, found: set[str], pattern: str) -> Operation[bool]:
+        """List subjects page by page; return whether the store is replicated."""
+        listed = 0
+        while True:
+            body = {"subjects_filter": pattern, "offset": listed}
+            answer = yield from self._control.look_up(f"STREAM.INFO.{self.stream}", body)
+            page = answer["state"].get("subjects") or ()
+            found.update(map(str, page))
+            listed += len(page)
+            if not page or listed >= int(answer.get("total", 0)):
+                return int(answer["config"].get("num_replicas", 1)) > 1

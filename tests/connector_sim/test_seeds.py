@@ -114,6 +114,7 @@ FOUND_OF_CLUSTERS = {
     1362433: "the same",
     1442579: "an older state was told for two seconds, the last answer being late",
     1460291: "a leader told of the stream before it was made again: nothing was read, or reported",
+    1521514: "a leader did not list the chunks that a killed attempt had left",
     1400133: "a leader told twice within one look that its stream had less than was read",
 }
 
