@@ -379,7 +379,7 @@ class PullQueueMachine(RuleBasedStateMachine):
         assert info["num_pending"] == len(self.new)
         assert info["num_waiting"] == len(self.waiting)
         assert [seq for seq, _ in self.consumer.progress.pending] == sorted(self.pending)
-        assert self.consumer.progress.redelivery.queued_sequences() == self.queue
+        assert list(self.consumer.progress.redelivery.queued_sequences()) == self.queue
 
 
 TestPullQueue = PullQueueMachine.TestCase

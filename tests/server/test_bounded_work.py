@@ -29,10 +29,12 @@ from jetstream_server.jetstream.catalog.catalog import Catalog
 from jetstream_server.jetstream.configs.stream_config import StreamConfig
 from jetstream_server.jetstream.consumers import pull, push
 from jetstream_server.jetstream.consumers.consumer import Consumer
+from jetstream_server.jetstream.consumers.progress.progress import EXPIRED_AT_ONCE
 from jetstream_server.jetstream.context import Context
 from jetstream_server.jetstream.snapshots import archive, s2
 from jetstream_server.jetstream.streams import publishing
 from jetstream_server.jetstream.streams.batches import atomic_batch
+from jetstream_server.jetstream.streams.removal import removal
 from jetstream_server.kernels import filters
 from jetstream_server.monitor.system_services import SystemServices
 from jetstream_server.node.auth.auth import Authenticator, User
@@ -1462,6 +1464,107 @@ def test_what_is_due_for_many_streams_and_consumers_takes_turns(tmp_path: Path) 
     gone = [before - after for before, after in pairwise(counts)]
     # Sixty units of a hundred messages each, and what the last stream takes more than that.
     assert counts[0] == 36_000 and max(gone) <= 6000 + 3000, gone
+
+
+def taken_in_turns(bench: Bench, count: int, **config: Any) -> tuple[Consumer, str]:
+    """Have a consumer of stream S deliver so many messages; return it, and their subject."""
+    retention = config.pop("retention", "limits")
+    stream = {"name": "S", "subjects": ["s.>"], "retention": retention}
+    settings = {"name": "C", "durable_name": "C", "ack_policy": "explicit", "max_ack_pending": -1}
+    consumer = {"stream_name": "S", "config": settings | config}
+    said = bench.ask("STREAM.CREATE.S", stream, "CONSUMER.CREATE.S.C", consumer)
+    assert b'"error"' not in said
+    bench.say(b"PUB s.x 0\r\n\r\n" * count)
+    body = b"%d" % count
+    said = bench.say(b"PUB $JS.API.CONSUMER.MSG.NEXT.S.C r %d\r\n%b\r\n" % (len(body), body))
+    assert said.count(b"$JS.ACK.S.C.1.") == count
+    catalog = bench.node.accounts["$G"].catalog
+    assert catalog is not None
+    found = catalog.streams["S"].consumers["C"]
+    assert isinstance(found, Consumer)
+    return found, "$JS.ACK.S.C.1.{0}.{0}.1.0"
+
+
+def acks(subject: str, body: bytes, sequences: range, reply: bytes = b"") -> bytes:
+    """Return an ack of each sequence."""
+    return b"".join(
+        b"PUB %b %b %d\r\n%b\r\n" % (subject.format(n).encode(), reply, len(body), body)
+        for n in sequences
+    )
+
+
+@pytest.mark.parametrize("reply", [b"", b"r"])
+@pytest.mark.parametrize(
+    ("body", "retention", "of_turn"),
+    [(b"-NAK", "limits", 300), (b"+TERM", "interest", 300), (b"", "workqueue", 2000)],
+)
+def test_acks_that_are_looked_at_one_by_one_take_turns(
+    tmp_path: Path, body: bytes, retention: str, of_turn: int, reply: bytes
+) -> None:
+    """200,000 in one write took turns of 0.1 to 0.7 s."""
+    bench, count = Bench(tmp_path), 5000
+    consumer, subject = taken_in_turns(bench, count, retention=retention)
+    progress = consumer.progress
+    done, run = [0], bench.node.run
+
+    def turn(now: int) -> None:
+        run(now)
+        done.append(count - len(progress.pending) + progress.redelivery.queued)
+
+    bench.node.run = turn  # type: ignore[method-assign]
+    said = bench.say(acks(subject, body, range(1, count + 1), reply) + b"PING\r\n")
+    assert b"PONG\r\n" in said and said.count(b"MSG r") == (count if reply else 0)
+    assert done[-1] == count
+    assert max(after - before for before, after in pairwise(done)) <= (300 if reply else of_turn)
+    left = 0 if retention != "limits" else count
+    assert consumer.stream.store.state().messages == left
+
+
+@pytest.mark.parametrize("meanwhile", ["nothing", "a reader of all", "limits", "a crash"])
+def test_what_one_ack_counts_for_leaves_in_turns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, meanwhile: str
+) -> None:
+    """200,000 of an interest stream took 0.6 s."""
+    monkeypatch.setattr(removal, "SWEPT_AT_ONCE", 10)
+    bench, count = Bench(tmp_path), 100
+    consumer, subject = taken_in_turns(bench, count, retention="interest", ack_policy="all")
+    store = consumer.stream.store
+    said = bench.say(acks(subject, b"+ACK", range(99, 100), b"r"))
+    assert said == b"MSG r 1 0\r\n\r\n" and 90 <= store.state().messages <= 100
+    if meanwhile == "a reader of all":
+        bench.ask("CONSUMER.CREATE.S.D", consumer_of_all("D"))
+    elif meanwhile == "limits":
+        bench.ask("STREAM.UPDATE.S", {"name": "S", "subjects": ["s.>"], "retention": "limits"})
+    elif meanwhile == "a crash":
+        bench = Bench(tmp_path)
+        catalog = bench.node.accounts["$G"].catalog
+        assert catalog is not None
+        store = catalog.streams["S"].store
+    held = [store.state().messages]
+    for _ in range(30):
+        bench.now += MILLISECOND
+        bench.turn()
+        held.append(store.state().messages)
+    assert held[-1] == (1 if meanwhile in ("nothing", "a crash") else held[0])
+    assert max(before - after for before, after in pairwise(held)) <= 10
+
+
+def consumer_of_all(name: str) -> dict[str, Any]:
+    """Return a request for a consumer that begins with the first message."""
+    settings = {"name": name, "durable_name": name, "ack_policy": "explicit"}
+    return {"stream_name": "S", "config": settings}
+
+
+def test_messages_of_one_delivery_expire_in_turns(tmp_path: Path) -> None:
+    """Of 50,000 that one pull has brought, all came due in one turn of 40 ms."""
+    bench, count = Bench(tmp_path), 3 * EXPIRED_AT_ONCE
+    consumer, _ = taken_in_turns(bench, count, ack_wait=30 * SECOND)
+    bench.now += 31 * SECOND
+    queued = [0]
+    while queued[-1] < count:
+        bench.turn()
+        queued.append(consumer.progress.redelivery.queued)
+    assert max(after - before for before, after in pairwise(queued)) <= EXPIRED_AT_ONCE
 
 
 def test_timers_of_very_many_take_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

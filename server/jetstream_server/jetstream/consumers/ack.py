@@ -21,6 +21,7 @@ from jetstream_server.jetstream.consumers.consumer_context import ConsumerContex
 from jetstream_server.jetstream.consumers.consumer_files import ConsumerFiles
 from jetstream_server.jetstream.consumers.inactivity import Inactivity
 from jetstream_server.jetstream.streams.messages.publish_headers import header
+from jetstream_server.jetstream.streams.removal.removal import CONSUMERS_AS_MESSAGE, SWEPT_AT_ONCE
 from jetstream_server.jetstream.wire.go_duration import parse_duration
 from jetstream_server.kernels.acks import take_plain_acks
 from jetstream_server.protocol.ops import PubRun
@@ -32,6 +33,12 @@ _TOKENS_V1 = 9
 _SEQUENCE_TOKEN_V1 = 5
 _SEQUENCE_TOKEN_V2 = 7
 _DELAY_NS_MAX = 2**62
+# What one client may say of very many messages takes long where each is looked at by itself, or
+# where the stream removes it; so there is a limited amount of it in a turn.
+_ODD_OF_UNIT = 5  # acks that are not plain, of the workload
+_ASKED_OF_UNIT = 25  # messages that the stream removes if nobody needs them
+_LOOKED_AT_AT_ONCE = 500
+_ANY_COUNT = 1 << 62
 
 
 class Verb(Enum):
@@ -104,21 +111,52 @@ class Acks:
     _request: Callable[[bytes, bytes, int], None]
 
     def receive(self, stretch: Stretch) -> None:
-        """Take acks; plain ones a run at a time."""
-        shared = self._shared
-        if shared.stream.store.offline:
+        """Take acks, as far as there is time for it; plain ones a run at a time."""
+        if self._shared.stream.store.offline:
             return  # nothing can be saved any more, so nothing is answered
+        self._inactivity.touch(stretch.now)
+        stopped = self._receive_some(stretch)
+        answers = stretch.answers
+        if stopped < stretch.stop and answers is not None:
+            answers.postpone(stretch.postponed_from(stopped))
+            self._shared.stream.context.workload.wait(answers.look_again, answers)
+        self._shared.wake()
+
+    def _receive_some(self, stretch: Stretch) -> int:
+        """Take acks; return the first one for which there was no time."""
         run, at, stop, now = stretch.run, stretch.start, stretch.stop, stretch.now
-        self._inactivity.touch(now)
+        workload, answers = self._shared.stream.context.workload, stretch.answers
+        at_once, odd = self._at_once, 0
         while at < stop:
             sequences: array[int] = array("Q")
-            first, at = at, take_plain_acks(run.chunk, run.fields, at, stop, sequences)
+            first, end = at, min(at + at_once, stop)
+            at = take_plain_acks(run.chunk, run.fields, at, end, sequences)
             if sequences:
+                if at_once < _ANY_COUNT and answers is not None and not workload.takes(0, answers):
+                    return first
                 self._ack(run, first, sequences, now)
-            if at < stop:
+            if at < end:
+                units = 0 if odd else 1
+                if answers is not None and not workload.takes(units, answers):
+                    return at
+                odd = (odd + 1) % _ODD_OF_UNIT
                 self._take(run, at, now)
                 at += 1
-        shared.wake()
+        return stop
+
+    @property
+    def _at_once(self) -> int:
+        """Return how many plain acks are taken together: not too many where each is looked at by
+        itself, because the stream removes its message or a metric is told of it."""
+        shared = self._shared
+        if shared.stream.config.retention == "limits" and not shared.config.sample_freq:
+            return _ANY_COUNT
+        return max(_LOOKED_AT_AT_ONCE // self._width, 1)
+
+    @property
+    def _width(self) -> int:
+        """Return how many messages' time it takes to find out whether one is still needed."""
+        return 1 + len(self._shared.stream.consumers) // CONSUMERS_AS_MESSAGE
 
     def take_last(self, headers: bytes, now: int) -> None:
         """Take an answer to flow control, which a `flow_control` consumer reads as an ack of
@@ -238,12 +276,16 @@ class Acks:
         # What an earlier ack changed may not be on disk yet.
         if settled or is_answered or shared.progress.floor_stream_seq != floor:
             self._files.changed(now, must_precede_answer=is_answered)
+        if settled and shared.stream.config.retention != "limits":
+            asked = min(len(settled) * self._width, SWEPT_AT_ONCE)  # the rest comes later
+            shared.stream.context.workload.spend(asked // _ASKED_OF_UNIT)
         shared.settle(settled, now)
 
     def _sample(self, sequences: array[int], now: int) -> None:
         shared = self._shared
         if not shared.advisories.wants_metrics():
             return
+        shared.stream.context.workload.spend(len(sequences) // _ODD_OF_UNIT)
         progress = shared.progress
         percent = shared.config.sample_percent
         for sequence in sequences:

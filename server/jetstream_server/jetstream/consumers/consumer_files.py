@@ -1,8 +1,9 @@
 """Where a consumer is kept: its config, and how far it came.
 
 Progress changed by an ack that wants an answer is queued for the disk before the answer can leave
-(`output.py`); other progress may be saved up to `_SAVE_NS` late, and after a crash those messages
-come again. One save at the end of a turn serves every answer of the turn.
+(`output.py`); other progress may be saved up to `_SAVE_NS` late, or `_SAVE_NS_MAX` if very many
+messages are to go out again, and after a crash those messages come again. One save at the end of a
+turn serves every answer of the turn.
 """
 
 from __future__ import annotations
@@ -20,6 +21,9 @@ from jetstream_server.store.ports import StateFile
 
 # The genuine server writes a consumer's state at most this often.
 _SAVE_NS = 100 * MILLISECOND
+# But one in which so many wait to go out again takes milliseconds, so it is saved less often.
+_ENTRIES_OF_SAVE = 20_000
+_SAVE_NS_MAX = 2000 * MILLISECOND
 # A longer first state, that is one with tens of thousands of sequences, gets its file at once:
 # otherwise megabytes would be written as text.
 _STATE_BESIDE_MAX = 256 * 1024  # bytes
@@ -58,7 +62,10 @@ class ConsumerFiles:
             self._must_save_now = True
             self._shared.wake()
         elif "save" not in self._shared.timers:
-            self._shared.timers.schedule("save", now + _SAVE_NS)
+            redelivery = self._shared.progress.redelivery
+            entries = redelivery.queued + len(redelivery.deadlines)
+            late_ns = _SAVE_NS * (1 + entries // _ENTRIES_OF_SAVE)
+            self._shared.timers.schedule("save", now + min(late_ns, _SAVE_NS_MAX))
 
     def answer(self, reply: bytes) -> None:
         """Answer an ack, but not before what it changed is saved."""

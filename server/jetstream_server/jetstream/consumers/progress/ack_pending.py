@@ -99,6 +99,15 @@ class Run:
         run.expired = self.expired
         return run
 
+    def cut(self, place: int) -> tuple[Run, Run]:
+        """Return two runs: of what is before a place, and of the rest."""
+        first, rest = (
+            Run(self.sequences[at], self.consumer_seqs[at], self.sent_at, self.live[at])
+            for at in (slice(place), slice(place, None))
+        )
+        first.expired = rest.expired = self.expired
+        return first, rest
+
 
 class AckPending:
     """Pending stream sequences, in runs."""
@@ -170,6 +179,18 @@ class AckPending:
             self.runs.append(run)
             self._firsts.append(run.sequences[0])
             self._count += run.count
+
+    def shortened(self, place: int, count_max: int) -> Run:
+        """Return a run, of which what is pending beyond so many becomes the next one."""
+        run = self.runs[place]
+        if run.count <= count_max:
+            return run
+        if run.count < len(run.sequences):
+            run = run.compacted()
+        first, rest = run.cut(count_max)
+        self.runs[place : place + 1] = first, rest
+        self._firsts[place : place + 1] = first.sequences[0], rest.sequences[0]
+        return first
 
     def consumer_seq(self, sequence: int) -> int:
         """Return the consumer sequence of a pending message, 0 when it is not pending."""

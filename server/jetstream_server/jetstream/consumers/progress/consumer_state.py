@@ -59,11 +59,11 @@ def encode_state(progress: Progress) -> bytes:
             len(runs),
         ),
         _bytes_of(snapshot),
-        _bytes_of(array("Q", counts.keys())),
-        _bytes_of(array("Q", counts.values())),
-        _bytes_of(array("Q", deadlines.keys())),
-        _bytes_of(array("Q", deadlines.values())),
-        _bytes_of(array("Q", queue)),
+        _bytes_of(array("Q", list(counts))),
+        _bytes_of(array("Q", list(counts.values()))),
+        _bytes_of(array("Q", list(deadlines))),
+        _bytes_of(array("Q", list(deadlines.values()))),
+        _bytes_of(queue),
     ]
     for run in runs:
         _encode_run(run, parts)

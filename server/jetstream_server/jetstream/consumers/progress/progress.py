@@ -17,7 +17,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import filterfalse, islice
+from itertools import filterfalse
 
 from jetstream_server.base.clock import MILLISECOND
 from jetstream_server.jetstream.consumers.progress.ack_pending import AckPending
@@ -237,9 +237,11 @@ class Progress:
         next deadline has passed as well. Return the sequences, rising."""
         due = set(self.redelivery.pop_due(now, EXPIRED_AT_ONCE))
         wait = self.rules.wait_ns(1) + _ACK_WAIT_SLACK_NS
-        for run in islice(self.pending.runs, self.pending.num_expired(), None):
-            if run.sent_at + wait > now or len(due) >= EXPIRED_AT_ONCE:
+        pending = self.pending
+        for place in range(pending.num_expired(), len(pending.runs)):
+            if pending.runs[place].sent_at + wait > now or len(due) >= EXPIRED_AT_ONCE:
                 break
+            run = pending.shortened(place, EXPIRED_AT_ONCE)
             run.expired = True
             due.update(self.redelivery.untimed(run.pending_sequences()))
         expired = sorted(due)

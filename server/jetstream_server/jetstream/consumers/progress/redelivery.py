@@ -115,13 +115,18 @@ class Redelivery:
             return part
         return array("Q")
 
-    def queued_sequences(self) -> list[int]:
+    def queued_sequences(self) -> array[int]:
         """Return the queue, in order."""
-        queued: list[int] = []
+        queued: array[int] = array("Q")
+        for run in self._runs:
+            queued += run.sequences[run.at :]
+        if len(queued) == len(self._queue):
+            return queued
+        del queued[:]  # some have left
         for run in self._runs:
             part = run.sequences[run.at :]
             tickets = map(self._queue.get, part, repeat(0))
-            queued += compress(part, map(run.ticket.__eq__, tickets))
+            queued.extend(compress(part, map(run.ticket.__eq__, tickets)))
         return queued
 
     def _unqueue(self, sequences: Iterable[int]) -> None:

@@ -8,7 +8,8 @@ Specification: docs/reference/streams.md#reading-and-removing and #limits.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from array import array
+from collections.abc import Sequence
 
 from jetstream_server.base.clock import MILLISECOND
 from jetstream_server.core.containment import Incident
@@ -23,7 +24,8 @@ from jetstream_server.jetstream.streams.removal.limits import Trimming
 from jetstream_server.store.ports import MessageStore, SubjectFilter
 
 _PAUSE_NS = MILLISECOND  # before what is left of much
-SWEPT_AT_ONCE = 4000  # messages, in some 20 ms
+SWEPT_AT_ONCE = 1500  # messages, in some 8 ms
+CONSUMERS_AS_MESSAGE = 10  # to ask so many takes as long as a message does otherwise
 
 
 class Removal:
@@ -50,6 +52,7 @@ class Removal:
         self.expiry = Expiry(config, store, context.containment)
         self.trimming = Trimming(store)
         self._swept_to = 0  # where sweeping goes on; 0 while there is nothing to sweep
+        self._settled: array[int] = array("Q")  # to be removed unless somebody needs it
 
     def follow(self, config: StreamConfig) -> None:
         """Keep to another config from now on."""
@@ -75,17 +78,35 @@ class Removal:
 
     # -- what consumers are done with ------------------------------------------------------
 
-    def settle(self, consumer: StreamConsumer, sequences: Iterable[int]) -> None:
+    def settle(self, consumer: StreamConsumer, sequences: array[int]) -> None:
         """Remove what this consumer is done with and no other one needs.
 
-        On a limits stream nothing happens. The consumer is not told again.
+        On a limits stream nothing happens. The consumer is not told again. One ack may count for
+        very many messages of an interest stream: these go a little later, some at a time, and a
+        restart looks for all that nobody needs.
         """
         if self._config.retention == "limits":
             return
         others: list[StreamConsumer] = []
         if self._config.retention == "interest":
+            if len(sequences) > self._swept_at_once:
+                self._settled += sequences
+                self._alarm.set(0, 0)
+                return
             others = [other for other in self._consumers.values() if other is not consumer]
         self._delete(retention.settled(self._store, others, sequences))
+
+    def _settle_some(self) -> None:
+        """Remove some of what was settled, unless somebody needs it by now."""
+        some = self._settled[: self._swept_at_once]
+        del self._settled[: len(some)]
+        if self._config.retention == "interest":
+            consumers = list(self._consumers.values())
+            self._delete(retention.settled(self._store, consumers, some))
+
+    @property
+    def _swept_at_once(self) -> int:
+        return max(SWEPT_AT_ONCE // (1 + len(self._consumers) // CONSUMERS_AS_MESSAGE), 1)
 
     def sweep(self, *, at_once: bool = False) -> None:
         """Remove from an interest stream what no consumer needs: after recovery, when a consumer
@@ -110,9 +131,11 @@ class Removal:
 
     def sweep_on(self, now: int) -> None:
         """Sweep some more, if there is more."""
-        if self._swept_to:
+        if self._settled:
+            self._settle_some()
+        elif self._swept_to:
             self._sweep_some()
-        if self._swept_to:
+        if self._settled or self._swept_to:
             self._alarm.set(now + _PAUSE_NS, now)
 
     def _sweep_some(self) -> None:
@@ -120,12 +143,12 @@ class Removal:
         if self._config.retention == "interest":
             consumers = list(self._consumers.values())
             free, following = retention.unneeded(
-                self._store, consumers, self._swept_to, SWEPT_AT_ONCE
+                self._store, consumers, self._swept_to, self._swept_at_once
             )
             self._delete(free)
         self._swept_to = following
 
-    def _delete(self, sequences: list[int]) -> None:
+    def _delete(self, sequences: Sequence[int]) -> None:
         if sequences:
             self._store.delete(sequences)
 

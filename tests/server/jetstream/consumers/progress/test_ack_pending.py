@@ -122,3 +122,21 @@ def test_what_is_pending_within_a_range(pending):
     assert pending.within(6, 10) == pending.within(31, 99) == []
     pending.ack_run(words(3, 10))
     assert pending.within(0, 99) == [(1, 1), (2, 2), (4, 4), (5, 5), (20, 7), (30, 8)]
+
+
+@pytest.mark.parametrize("acked", [(), (1, 2, 7, 12), tuple(range(2, 20, 2))])
+def test_what_is_pending_beyond_so_many_is_another_run(acked):
+    pending = AckPending()
+    pending.add_run(words(*range(1, 21)), 101, 7)
+    pending.add_run(words(30), 121, 8)
+    pending.ack_run(words(*acked))
+    before = list(pending)
+    first = pending.shortened(0, 4)
+    first.expired = True
+    assert list(pending) == before and first.count == 4
+    assert [run.count for run in pending.runs] == [4, 20 - len(acked) - 4, 1]
+    assert [run.sent_at for run in pending.runs] == [7, 7, 8] and pending.num_expired() == 1
+    assert pending.shortened(2, 4) is pending.runs[2]
+    left = [sequence for sequence, _ in before]
+    assert [pending.consumer_seq(sequence) for sequence in left] == [each for _, each in before]
+    assert list(pending.ack_run(words(*range(1, 31)))) == left and not pending.runs

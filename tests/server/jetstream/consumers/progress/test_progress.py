@@ -208,7 +208,7 @@ def test_starting_over_queues_everything_pending(make):
     progress = make(4)
     ack(progress, 2)
     progress.start_over()
-    assert progress.redelivery.queued_sequences() == [1, 3, 4]
+    assert list(progress.redelivery.queued_sequences()) == [1, 3, 4]
 
 
 def test_a_purge_tells_what_was_pending(make):
@@ -225,23 +225,28 @@ def test_of_very_many_only_some_expire_at_a_time(make, monkeypatch):
     for start in (13, 16, 19):
         progress.pending.add_run(array("Q", range(start, start + 3)), start, 0)
     now = WAIT + SLACK
-    assert progress.expire(now) == list(range(1, 13))
+    ack(progress, 6)
+    assert progress.expire(now) == [1, 2, 3, 4]
+    ack(progress, 5, 9)
+    assert progress.expire(now) == [7, 8, 10, 11]
     assert progress.next_deadline() <= now
-    assert progress.expire(now) == list(range(13, 19))
-    assert progress.expire(now) == [19, 20, 21]
+    assert progress.expire(now) == [12, *range(13, 16)]
+    assert progress.expire(now) == list(range(16, 22))
     assert progress.next_deadline() is None
-    assert progress.redelivery.queued_sequences() == list(range(1, 22))
-    progress.redeliver(array("Q", range(1, 6)), now)
-    progress.redeliver(array("Q", range(6, 12)), now + 1)
+    queued = [n for n in range(1, 22) if n not in (5, 6, 9)]
+    assert list(progress.redelivery.queued_sequences()) == queued
+    progress.redeliver(array("Q", queued[:5]), now)
+    progress.redeliver(array("Q", queued[5:10]), now + 1)
     later = progress.next_deadline() + 1
-    assert progress.expire(later) == list(range(1, 6))
+    assert progress.expire(later) == queued[:5]
     assert progress.next_deadline() <= later
-    assert progress.expire(later) == list(range(6, 12))
+    assert progress.expire(later) == queued[5:10]
 
 
 def test_what_goes_costs_nothing_for_all_that_stays(make):
     progress = make(4000)
-    progress.expire(WAIT + SLACK)
+    while progress.expire(WAIT + SLACK):
+        pass
     while run := progress.redelivery.next_run(1000):
         progress.redeliver(run, 1)
     for sequence in range(2001, 4001):

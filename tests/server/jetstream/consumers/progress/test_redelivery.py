@@ -63,7 +63,7 @@ def test_refusals_one_after_another_make_a_run():
     for sequence in (2, 5, 9, 4):
         redelivery.queue([sequence])
     assert redelivery.next_run(9) == seqs(2, 5, 9)
-    assert redelivery.queued_sequences() == [2, 5, 9, 4]
+    assert list(redelivery.queued_sequences()) == [2, 5, 9, 4]
 
 
 def test_deliveries_count_from_one():
@@ -180,7 +180,7 @@ def test_it_behaves_like_a_list_and_two_dictionaries(steps):
                 counts |= {sequence: counts.get(sequence, 0) + 1 for sequence in run}
                 due |= dict.fromkeys(run, arguments[1])
                 queue = queue[len(run) :]
-        assert redelivery.queued_sequences() == queue
+        assert list(redelivery.queued_sequences()) == queue
         assert redelivery.queued == len(queue)
         assert redelivery.deadlines == due
         assert redelivery.next_deadline() == min(due.values(), default=None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ def test_a_work_queue_removes_what_is_settled(bench: Any, make_consumer: Any) ->
     stream = bench.stream(retention="workqueue")
     bench.publish_all(stream, [(b"s.a", b"", ())] * 5)
     stream.add_consumer(consumer := make_consumer("c"))
-    stream.removal.settle(consumer, [2, 4, 4, 99])
+    stream.removal.settle(consumer, array("Q", [2, 4, 4, 99]))
     assert seqs(stream) == [1, 3, 5]
     stream.remove_consumer(consumer, bench.now)
     assert seqs(stream) == [1, 3, 5]
@@ -25,7 +26,7 @@ def test_a_work_queue_removes_what_is_settled(bench: Any, make_consumer: Any) ->
 def test_limits_streams_keep_what_is_settled(bench: Any, make_consumer: Any) -> None:
     stream = bench.stream()
     bench.publish_all(stream, [(b"s.a", b"", ())] * 2)
-    stream.removal.settle(make_consumer("c"), [1, 2])
+    stream.removal.settle(make_consumer("c"), array("Q", [1, 2]))
     assert seqs(stream) == [1, 2]
 
 
@@ -36,10 +37,10 @@ def test_interest_waits_for_every_consumer(bench: Any, make_consumer: Any) -> No
     stream.add_consumer(some)
     bench.publish_all(stream, [(b"s.a", b"", ()), (b"s.b", b"", ()), (b"s.a", b"", ())])
     all_of_it.done |= {1, 2}
-    stream.removal.settle(all_of_it, [1, 2])
+    stream.removal.settle(all_of_it, array("Q", [1, 2]))
     assert seqs(stream) == [1, 3]
     some.done |= {1, 3}
-    stream.removal.settle(some, [1, 3])
+    stream.removal.settle(some, array("Q", [1, 3]))
     assert seqs(stream) == [3]
 
 
