@@ -317,10 +317,11 @@ class StreamSource:
                 self._accept_loss(name, loss)
                 yield from anchor.hold_again(position)
 
-    def _check_loss(
-        self, at: Offsets, tails: Mapping[str, Tail | None]
-    ) -> Operation[dict[str, int]]:
+    def _check_loss(self, at: Offsets, tails: dict[str, Tail | None]) -> Operation[dict[str, int]]:
         """Compare the streams with a position; where to begin in those that are copies of it.
+
+        Args:
+            tails: how far each goes; shortened where a run has to end earlier.
 
         Raises:
             DataLossError: there is loss, and it is not accepted.
@@ -342,6 +343,8 @@ class StreamSource:
                     loss = stream_truncated(name, again, position.next)
                     self._accept_loss(name, loss, position.created, again, position.next)
                     self._older_copies.accept(name)
+                    if self._frozen is not None:
+                        tails[name] = self._ends_before(again, position, state)
                     continue
             if loss is None or tail is None:
                 self._lost.note_none(name) if loss is None else self._accept_loss(name, loss)
@@ -357,6 +360,17 @@ class StreamSource:
             else:  # the new incarnation may have lost messages that no task was told to read
                 self._accept_loss(name, loss, tail.created, tail.origin, tail.first)
         return begins
+
+    def _ends_before(self, sequence: int, at: StreamOffset, state: StreamState) -> Tail | None:
+        """The tail for a run with `availableNow`, of a stream that gave `sequence` a second time:
+        the run ends before that, or it would pass over what comes there, and purge it."""
+        assert self._frozen is not None, "there is such a run"
+        tail = self._frozen[state.name]
+        if tail is None:
+            return None
+        stop = max(at.next, min(tail.next, sequence))
+        self._frozen[state.name] = cut = replace(tail, next=stop, newest=state.newest)
+        return replace(cut, first=min(max(cut.first, state.first), stop))
 
     def _first_given_again(self, known: StreamState, at: StreamOffset) -> Operation[int | None]:
         """As `OlderCopies.find`, for a stream as it was known at the last look.

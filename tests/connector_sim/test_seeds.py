@@ -104,6 +104,7 @@ FOUND_SINCE = {
     1512123: "a batch took longer than a window and was not committed (simulator)",
     1516347: "the ledger was away for longer than an outage may last",
     1444603: "a purge was under way while its stream was made again (simulator)",
+    1564495: "a run with availableNow purged what a put-back server had stored again, unread",
 }
 
 
