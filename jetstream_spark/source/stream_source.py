@@ -63,7 +63,8 @@ class StreamSource:
         self._host = host
         # A failed look costs nothing here, so none of them waits.
         self._watch = StreamWatch(host, options, patience_s=0)
-        self._older_copies = OlderCopies(self._watch.control)
+        self._older_copies = OlderCopies(self._watch.control)  # since a batch was planned
+        self._copies_since = OlderCopies(self._watch.control)  # since this run was frozen
         self._initial: Offsets | None = None  # where the query began, once that was asked
         self._last_end: Offsets | None = None  # of the last batch planned in this run
         self._committed: Offsets | None = None  # what was given up so far, in this run
@@ -335,16 +336,16 @@ class StreamSource:
             position = at.streams.get(name)
             if position is None:
                 continue  # new, so nothing of it was read
-            loss = find_loss(name, position, tail, self.options.expects_removals)
             state = states.get(name)
+            if self._frozen is not None and state is not None and tail is not None:
+                tails[name] = tail = yield from self._end_of_run(state, position, tail)
+            loss = find_loss(name, position, tail, self.options.expects_removals)
             if state is not None and (loss is None or loss.condition == "STREAM_TRUNCATED"):
-                again = yield from self._first_given_again(state, position)
+                again = yield from self._first_given_again(self._older_copies, state, position)
                 if again is not None:
                     loss = stream_truncated(name, again, position.next)
                     self._accept_loss(name, loss, position.created, again, position.next)
                     self._older_copies.accept(name)
-                    if self._frozen is not None:
-                        tails[name] = self._ends_before(again, position, state)
                     continue
             if loss is None or tail is None:
                 self._lost.note_none(name) if loss is None else self._accept_loss(name, loss)
@@ -361,30 +362,43 @@ class StreamSource:
                 self._accept_loss(name, loss, tail.created, tail.origin, tail.first)
         return begins
 
-    def _ends_before(self, sequence: int, at: StreamOffset, state: StreamState) -> Tail | None:
-        """The tail for a run with `availableNow`, of a stream that gave `sequence` a second time:
-        the run ends before that, or it would pass over what comes there, and purge it."""
-        assert self._frozen is not None, "there is such a run"
-        tail = self._frozen[state.name]
-        if tail is None:
-            return None
-        stop = max(at.next, min(tail.next, sequence))
-        self._frozen[state.name] = cut = replace(tail, next=stop, newest=state.newest)
-        return replace(cut, first=min(max(cut.first, state.first), stop))
+    def _end_of_run(self, state: StreamState, at: StreamOffset, told: Tail) -> Operation[Tail]:
+        """How far a run with `availableNow` goes in a stream. If the stream was given an older copy
+        since it began, that is no farther than what this has: the run would pass over what comes
+        behind it, and purge it.
 
-    def _first_given_again(self, known: StreamState, at: StreamOffset) -> Operation[int | None]:
+        Args:
+            told: how far it was to go.
+
+        Raises:
+            DataLossError: there is such a copy, and that is not accepted.
+        """
+        assert self._frozen is not None, "there is such a run"
+        end = StreamOffset(told.created, told.next, newest=told.newest)
+        first = yield from self._first_given_again(self._copies_since, state, end)
+        if first is None:
+            return told
+        self._accept_loss(state.name, stream_truncated(state.name, first, told.next))
+        stop = max(at.next, min(told.next, first))
+        cut = replace(told, first=min(told.first, stop), next=stop, newest=state.newest)
+        self._frozen[state.name] = cut
+        return cut
+
+    def _first_given_again(
+        self, copies: OlderCopies, known: StreamState, at: StreamOffset
+    ) -> Operation[int | None]:
         """As `OlderCopies.find`, for a stream as it was known at the last look.
 
         That may be from before the position: where a run ends, with `availableNow`.
         """
-        first = yield from self._older_copies.find(known, at)
+        first = yield from copies.find(known, at)
         if first is None:
             return None
         try:
             state = yield from self._watch.control.state_reaching(known.name, at.created, at.next)
         except StreamNotFoundError:
             return None
-        return (yield from self._older_copies.find(state, at))
+        return (yield from copies.find(state, at))
 
     @property
     def _counts_overtaken(self) -> bool:
@@ -443,6 +457,8 @@ class StreamSource:
         while self._frozen is None:
             try:
                 self._frozen = yield from self._watch.tails(age_max_s=0)
+                for name in self._frozen:
+                    self._copies_since.accept(name)
             except _OUTAGE as error:
                 yield from patience.wait(error, "a query with availableNow")
 

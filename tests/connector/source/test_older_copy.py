@@ -117,29 +117,39 @@ def test_nothing_that_was_not_read_is_given_up(place, make_stream, mode, later):
     assert (held.start, held.stop) == (5, 5 + later)
 
 
-def test_a_run_with_available_now_ends_before_what_was_given_again(place, make_stream):
+@pytest.mark.parametrize("goes_on", [False, True], ids=["it began so", "it goes on so"])
+def test_a_run_with_available_now_ends_before_what_was_given_again(place, make_stream, goes_on):
     """It went on to where the stream had ended, and purged what nobody had read."""
     stream = make_stream(place.url, retention="workqueue", allow_direct=True)
-    named = {"commitMode": "purge", "maxOffsetsPerTrigger": "3"} | ACCEPT
-    source = query(stream, **named)
+    named = {"commitMode": "purge"} | ACCEPT
+    source = query(stream, maxOffsetsPerTrigger="3", **named)
     start = source.initial_offset()
     publish(stream, 4)
+    if goes_on:  # what is known at its position stays as it is
+        at = source.latest_offset(start)
     place.take_copy()
     publish(stream, 6)
+    if goes_on:
+        source = query(stream, **named)
+        strict = query(stream, commitMode="purge")
+        strict.freeze()
     source.freeze()
-    at = source.latest_offset(start)
+    if not goes_on:
+        at = source.latest_offset(start)
     assert at.streams[stream.name].next == 4
     place.put_back()
     end = source.latest_offset(at)
     assert end.streams[stream.name].next == 5
     publish(stream, 20)
+    if goes_on:
+        with pytest.raises(StreamTruncatedError):
+            strict.latest_offset(at)
     assert read(stream, at, end, **named) == [4]
     assert source.latest_offset(end) == end, "the run ends"
     source.commit(end)
     assert stream.control.stream_state(stream.name).first == 5
     # The next run reads all that came since.
-    following, named = from_checkpoint(end), named | {"maxOffsetsPerTrigger": "100"}
-    later = query(stream, **named)
+    following, later = from_checkpoint(end), query(stream, **named)
     last = patiently(later, following)
     assert read(stream, following, last, **named) == list(range(5, 25))
     later.commit(last)
