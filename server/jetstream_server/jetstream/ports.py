@@ -6,6 +6,7 @@ Streams and consumers know each other; to keep imports in one direction, `consum
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 from jetstream_server.jetstream.ending import Ending
@@ -27,6 +28,11 @@ class StreamConsumer(Protocol):
     @property
     def outage(self) -> str:
         """Return why it was given up, empty while it serves."""
+        ...
+
+    @property
+    def patterns(self) -> Sequence[bytes]:
+        """Return the filter subjects; empty for everything."""
         ...
 
     def wants(self, subject: bytes) -> bool:

@@ -39,6 +39,10 @@ class FakeConsumer:
         self.done: set[int] = set()
         self.told: list[tuple[Any, ...]] = []
 
+    @property
+    def patterns(self) -> list[bytes]:
+        return sorted(self.subjects)
+
     def wants(self, subject: bytes) -> bool:
         return not self.subjects or subject in self.subjects
 

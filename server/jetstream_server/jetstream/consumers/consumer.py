@@ -14,6 +14,7 @@ Specification: docs/reference/consumers.md.
 from __future__ import annotations
 
 from array import array
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from jetstream_server.base.clock import MILLISECOND
@@ -318,6 +319,11 @@ class Consumer:
         self._arm()
 
     # -- the stream's side -----------------------------------------------------------------
+
+    @property
+    def patterns(self) -> Sequence[bytes]:
+        """Return the filter subjects; empty for everything."""
+        return self.progress.cursor.patterns
 
     def wants(self, subject: bytes) -> bool:
         """Tell whether the filter matches the subject."""

@@ -267,7 +267,7 @@ def _change_config(consumer: Consumer, config: ConsumerConfig, now: int) -> None
     consumer.delivery.headers_only = config.headers_only
     if config.filters != old.filters:
         consumer.progress.refilter(config.filters)
-        consumer.stream.consumers.forget()
+        consumer.stream.consumers.refilter(consumer)
     if push is not None:
         push.retarget()
         if config.deliver_subject != old.deliver_subject:

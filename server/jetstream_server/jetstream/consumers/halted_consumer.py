@@ -9,7 +9,7 @@ new ones.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -191,12 +191,16 @@ class HaltedConsumer:
 
     # -- the stream's side -----------------------------------------------------------------
 
+    @property
+    def patterns(self) -> Sequence[bytes]:
+        """Return the filter subjects; empty for everything."""
+        config = self.remnant.config
+        return () if config is None else config.filters
+
     def wants(self, subject: bytes) -> bool:
         """Tell whether the filter matches the subject."""
-        config = self.remnant.config
-        if config is None or not config.filters:
-            return True
-        return any(matches(pattern, subject) for pattern in config.filters)
+        patterns = self.patterns
+        return not patterns or any(matches(pattern, subject) for pattern in patterns)
 
     def needs(self, sequence: int, subject: bytes) -> bool:
         """Keep whatever it may have to read: how far it came is found out when it is restarted."""

@@ -1,7 +1,7 @@
 """The consumers of a stream, and which of them a message concerns.
 
 With many consumers, each for subjects of its own, most messages concern few of them: the others are
-not woken. Who wants a subject is remembered until a consumer comes, goes or changes its filter.
+not woken, and not asked.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from collections.abc import Callable, Collection
 
 from jetstream_server.core.containment import UNCONTAINED, Containment
 from jetstream_server.jetstream.ports import StreamConsumer
+from jetstream_server.jetstream.streams.filter_index import FilterIndex
 from jetstream_server.protocol.ops import PubRun
 
 StoredSubjects = Collection[bytes] | None
 
 _FEW_CONSUMERS = 8  # waking this many is quicker than looking at each
 _FEW_MESSAGES = 64
-_REMEMBERED_MAX = 4096
 
 
 class Audience(dict[str, StreamConsumer]):
@@ -30,21 +30,43 @@ class Audience(dict[str, StreamConsumer]):
     def __init__(self, containment: Containment = UNCONTAINED) -> None:
         super().__init__()
         self._containment = containment
-        self._wanting: dict[bytes, list[StreamConsumer]] = {}
+        self._index: FilterIndex | None = None  # of many, once somebody asks
         self._copiers: list[StreamConsumer] | None = None  # once somebody asks
 
     def __setitem__(self, name: str, consumer: StreamConsumer) -> None:
+        self._copiers = None
+        if self._index is not None:
+            if (before := self.get(name)) is not None:
+                self._index.remove(before)
+            self._index.add(consumer)
         super().__setitem__(name, consumer)
-        self.forget()
 
     def __delitem__(self, name: str) -> None:
-        super().__delitem__(name)
-        self.forget()
-
-    def forget(self) -> None:
-        """Look again at who wants what: a consumer has another filter."""
-        self._wanting.clear()
         self._copiers = None
+        if self._index is not None:
+            self._index.remove(self[name])
+        super().__delitem__(name)
+
+    def refilter(self, consumer: StreamConsumer) -> None:
+        """Look again at what a consumer wants: it has another filter."""
+        self[consumer.name] = consumer
+
+    def is_wanted(self, subject: bytes) -> bool:
+        """Tell whether any consumer's filter matches."""
+        if len(self) <= _FEW_CONSUMERS:
+            return any(consumer.wants(subject) for consumer in self.values())
+        return self._all_filters().is_wanted(subject)
+
+    def who_wants(self, subject: bytes) -> Collection[StreamConsumer]:
+        """Return those whose filters match; all of them if they are few."""
+        return (
+            self.values() if len(self) <= _FEW_CONSUMERS else self._all_filters().who_wants(subject)
+        )
+
+    def _all_filters(self) -> FilterIndex:
+        if self._index is None:
+            self._index = FilterIndex(self.values())
+        return self._index
 
     def copiers(self, copies: Callable[[StreamConsumer], bool]) -> list[StreamConsumer]:
         """Return those that copy for mirrors and sources, as the same function always tells; they
@@ -64,7 +86,7 @@ class Audience(dict[str, StreamConsumer]):
         known."""
         concerned: Collection[StreamConsumer] = self.values()
         if subjects is not None and len(self) > _FEW_CONSUMERS:
-            concerned = dict.fromkeys(each for name in subjects for each in self._who_wants(name))
+            concerned = dict.fromkeys(each for name in subjects for each in self.who_wants(name))
         for consumer in concerned:
             try:
                 consumer.stored(first, last, now)
@@ -78,12 +100,3 @@ class Audience(dict[str, StreamConsumer]):
                 event(consumer)
             except Exception as error:
                 self._containment.contain(error, now)
-
-    def _who_wants(self, subject: bytes) -> list[StreamConsumer]:
-        found = self._wanting.get(subject)
-        if found is None:
-            if len(self._wanting) >= _REMEMBERED_MAX:
-                self._wanting.clear()
-            found = [consumer for consumer in self.values() if consumer.wants(subject)]
-            self._wanting[subject] = found
-        return found

@@ -32,7 +32,6 @@ from jetstream_server.jetstream.streams.dedupe import Dedupe
 from jetstream_server.jetstream.streams.messages import publish_headers as names
 from jetstream_server.jetstream.streams.messages.candidate import Candidate
 from jetstream_server.jetstream.streams.messages.publish_headers import special_headers
-from jetstream_server.jetstream.streams.removal import retention
 from jetstream_server.jetstream.streams.removal.removal import Removal
 from jetstream_server.jetstream.streams.republish import Republisher
 from jetstream_server.jetstream.streams.schedules.schedule import Schedules
@@ -154,7 +153,7 @@ class Contents:
 
     def is_wanted(self, subject: bytes) -> bool:
         """Tell whether anybody needs what is published to a subject."""
-        return self.config.retention != "interest" or retention.is_wanted(self.consumers, subject)
+        return self.config.retention != "interest" or self.consumers.is_wanted(subject)
 
     # -- storing ---------------------------------------------------------------------------
 

@@ -87,22 +87,20 @@ class Removal:
         """
         if self._config.retention == "limits":
             return
-        others: list[StreamConsumer] = []
-        if self._config.retention == "interest":
-            if len(sequences) > self._swept_at_once:
-                self._settled += sequences
-                self._alarm.set(0, 0)
-                return
-            others = [other for other in self._consumers.values() if other is not consumer]
-        self._delete(retention.settled(self._store, others, sequences))
+        if self._config.retention == "workqueue":
+            self._delete(sequences)
+        elif len(sequences) > self._swept_at_once:
+            self._settled += sequences
+            self._alarm.set(0, 0)
+        else:
+            self._delete(retention.settled(self._store, self._consumers, sequences, consumer))
 
     def _settle_some(self) -> None:
         """Remove some of what was settled, unless somebody needs it by now."""
         some = self._settled[: self._swept_at_once]
         del self._settled[: len(some)]
         if self._config.retention == "interest":
-            consumers = list(self._consumers.values())
-            self._delete(retention.settled(self._store, consumers, some))
+            self._delete(retention.settled(self._store, self._consumers, some))
 
     @property
     def _swept_at_once(self) -> int:
@@ -141,9 +139,8 @@ class Removal:
     def _sweep_some(self) -> None:
         following = 0
         if self._config.retention == "interest":
-            consumers = list(self._consumers.values())
             free, following = retention.unneeded(
-                self._store, consumers, self._swept_to, self._swept_at_once
+                self._store, self._consumers, self._swept_to, self._swept_at_once
             )
             self._delete(free)
         self._swept_to = following

@@ -8,34 +8,38 @@ docs/reference/streams.md#retention.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from jetstream_server.jetstream.ports import StreamConsumer
+from jetstream_server.jetstream.streams.audience import Audience
 from jetstream_server.jetstream.streams.messages.scan import stored
 from jetstream_server.store.ports import MessageStore
 
 
-def is_wanted(consumers: Mapping[str, StreamConsumer], subject: bytes) -> bool:
-    """Tell whether any consumer's filter matches."""
-    return any(consumer.wants(subject) for consumer in consumers.values())
-
-
 def settled(
-    store: MessageStore, others: list[StreamConsumer], sequences: Iterable[int]
+    store: MessageStore,
+    consumers: Audience,
+    sequences: Iterable[int],
+    done: StreamConsumer | None = None,
 ) -> list[int]:
-    """Return which of the messages that one consumer is done with no other consumer needs."""
-    if not others:
+    """Return which messages of an interest stream no consumer needs.
+
+    Args:
+        done: a consumer that does not need them.
+    """
+    is_alone = done is not None and len(consumers) == 1 and done.name in consumers
+    if is_alone or not consumers:
         return list(sequences)
     free: list[int] = []
     for sequence in sequences:
         message = store.load(sequence)
-        if message is not None and not _is_needed(others, sequence, message.subject):
+        if message is not None and not _is_needed(consumers, sequence, message.subject, done):
             free.append(sequence)
     return free
 
 
 def unneeded(
-    store: MessageStore, consumers: list[StreamConsumer], start: int, count_max: int
+    store: MessageStore, consumers: Audience, start: int, count_max: int
 ) -> tuple[list[int], int]:
     """Look which of the next stored messages no consumer needs.
 
@@ -55,5 +59,11 @@ def unneeded(
     return free, 0
 
 
-def _is_needed(consumers: list[StreamConsumer], sequence: int, subject: bytes) -> bool:
-    return any(consumer.needs(sequence, subject) for consumer in consumers)
+def _is_needed(
+    consumers: Audience, sequence: int, subject: bytes, done: StreamConsumer | None = None
+) -> bool:
+    return any(
+        consumer.needs(sequence, subject)
+        for consumer in consumers.who_wants(subject)
+        if consumer is not done
+    )

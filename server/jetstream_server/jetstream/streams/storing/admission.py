@@ -32,7 +32,6 @@ from jetstream_server.jetstream.streams.removal.limits import (
     largest_message,
     stored_bytes,
 )
-from jetstream_server.jetstream.streams.removal.retention import is_wanted
 from jetstream_server.jetstream.streams.schedules.schedule_checks import (
     asks_for_schedules,
     check_schedule,
@@ -73,7 +72,7 @@ def _asks_for_decisions(contents: Contents, run: PubRun, start: int, stop: int) 
     ):
         return True
     return config.retention == "interest" and not all(
-        is_wanted(contents.consumers, subject) for subject in _subjects(run, start, stop)
+        map(contents.consumers.is_wanted, _subjects(run, start, stop))
     )
 
 
