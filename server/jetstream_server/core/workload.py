@@ -52,7 +52,7 @@ class Workload:
     def __init__(self, units_max: int = sys.maxsize) -> None:
         self.is_held = False
         self._units_max = units_max
-        self.used = 0
+        self.used = 0.0
         self.waiting: list[Callable[[], None]] = []
         self._unserved = 0  # of them, how many got nothing in this turn
         self._served: set[object] = set()  # the clients that got something
@@ -75,7 +75,7 @@ class Workload:
         self._slices_left = 1
         self._waited_since, self._waits_since = self._waits_since, 0
         if self.used:
-            self.used = 0
+            self.used = 0.0
             self._served.clear()
         if self.waiting and not self.is_held:
             self._go_on()
@@ -106,7 +106,7 @@ class Workload:
         for go_on in waiting:
             go_on()
 
-    def takes(self, units: int, client: object = None) -> bool:
+    def takes(self, units: float, client: object = None) -> bool:
         """Take on a request, or say that it has to wait.
 
         Args:
@@ -121,9 +121,15 @@ class Workload:
             self._served.add(client)
         return True
 
-    def spend(self, units: int) -> None:
-        """Note that what was taken on was worth more than it seemed."""
+    def spend(self, units: float, client: object = None) -> None:
+        """Note that what was taken on was worth more than it seemed.
+
+        Args:
+            client: whose it was, None for nobody in particular.
+        """
         self.used += units
+        if client is not None:
+            self._served.add(client)
 
     @property
     def is_spent(self) -> bool:

@@ -126,7 +126,7 @@ class Acks:
         """Take acks; return the first one for which there was no time."""
         run, at, stop, now = stretch.run, stretch.start, stretch.stop, stretch.now
         workload, answers = self._shared.stream.context.workload, stretch.answers
-        at_once, odd = self._at_once, 0
+        at_once = self._at_once
         while at < stop:
             sequences: array[int] = array("Q")
             first, end = at, min(at + at_once, stop)
@@ -136,10 +136,8 @@ class Acks:
                     return first
                 self._ack(run, first, sequences, now)
             if at < end:
-                units = 0 if odd else 1
-                if answers is not None and not workload.takes(units, answers):
+                if answers is not None and not workload.takes(1 / _ODD_OF_UNIT, answers):
                     return at
-                odd = (odd + 1) % _ODD_OF_UNIT
                 self._take(run, at, now)
                 at += 1
         return stop
@@ -278,14 +276,14 @@ class Acks:
             self._files.changed(now, must_precede_answer=is_answered)
         if settled and shared.stream.config.retention != "limits":
             asked = min(len(settled) * self._width, SWEPT_AT_ONCE)  # the rest comes later
-            shared.stream.context.workload.spend(asked // _ASKED_OF_UNIT)
+            shared.stream.context.workload.spend(asked / _ASKED_OF_UNIT)
         shared.settle(settled, now)
 
     def _sample(self, sequences: array[int], now: int) -> None:
         shared = self._shared
         if not shared.advisories.wants_metrics():
             return
-        shared.stream.context.workload.spend(len(sequences) // _ODD_OF_UNIT)
+        shared.stream.context.workload.spend(len(sequences) / _ODD_OF_UNIT)
         progress = shared.progress
         percent = shared.config.sample_percent
         for sequence in sequences:

@@ -54,6 +54,16 @@ _OTHER_SUBJECT = names.EXPECTED_LAST_SUBJECT_SEQUENCE_SUBJECT
 _SUBJECTS_OF_UNIT = 4000
 # That it may go through for those it rolls up.
 _MESSAGES_OF_UNIT = 50_000
+# What one write brings is tens of thousands of messages, and some cost much more than others: those
+# that are taken one by one, those that are copied elsewhere or stored under another subject, and
+# those whose subject is new or for which another message goes.
+_SINGLES_OF_UNIT = 3
+_COSTLY_OF_UNIT = 4
+_NEW_OF_UNIT = 25
+_AT_ONCE = 4000
+_TRIMMED_AT_ONCE = 1000  # for each of which another message may go
+_COSTLY_AT_ONCE = 200
+_FEW_MESSAGES = 64  # of which nothing is counted
 
 
 class Looking(IntEnum):
@@ -84,6 +94,9 @@ class StreamPublishing:
         self._runs = RunStoring(contents, self._pub_ack, self._refusals, answers)
         self._ingest = Ingest(context.ingest_limits)
         self._is_metered = bool(context.ingest_limits)  # a turn takes only so much
+        self._is_costly = False  # something is done about each message
+        self._at_once = _AT_ONCE
+        self._weight = 1  # of a message that is taken on its own
         self.atomic_batches: AtomicBatches | None = None
         self.fast_batches: FastBatches | None = None
         self.follow(contents.config)
@@ -91,6 +104,13 @@ class StreamPublishing:
     def follow(self, config: StreamConfig) -> None:
         """Allow the batches that another config allows; others that are open are forgotten."""
         self._answers.follow(config)
+        has_filter = config.retention == "interest"  # nobody may want a subject
+        self._is_costly = bool(config.republish or config.subject_transform or has_filter)
+        trims = config.max_msgs_per_subject > 0
+        self._at_once = _TRIMMED_AT_ONCE if trims else _AT_ONCE
+        if self._is_costly:
+            self._at_once = _COSTLY_AT_ONCE
+        self._weight = 2 if config.allow_msg_counter or config.allow_msg_schedules else 1
         if not config.allow_atomic:
             if self.atomic_batches is not None:
                 self.atomic_batches.close()
@@ -124,19 +144,37 @@ class StreamPublishing:
     # -- runs ------------------------------------------------------------------------------
 
     def take(self, stretch: Stretch) -> None:
-        """Take a stretch of a run."""
-        run, start, stop, now = stretch.run, stretch.start, stretch.stop, stretch.now
-        contents = self._contents
+        """Take a stretch of a run, as far as there is time for it."""
+        contents, index = self._contents, stretch.start
         # What duplicates repeat may be lost with the store.
         if reason := contents.outage or contents.store.offline:
-            self._refusals.send_all(run, start, stop, StoreError(reason))
+            self._refusals.send_all(stretch.run, index, stretch.stop, StoreError(reason))
             return
+        while index < stretch.stop:
+            if self._is_late(stretch, index):
+                return
+            end = min(index + self._at_once, stretch.stop)
+            if end - index < _FEW_MESSAGES:
+                is_paused = self._take_some(stretch, index, end)
+            else:
+                before = contents.store.state()
+                is_paused = self._take_some(stretch, index, end)
+                after = contents.store.state()
+                # What is new under its subject, and what has to go for it.
+                units = after.num_subjects - before.num_subjects
+                units += max(before.messages + end - index - after.messages, 0)
+                self._context.workload.spend(units / _NEW_OF_UNIT, stretch.answers)
+            if is_paused:
+                return
+            index = end
+
+    def _take_some(self, stretch: Stretch, start: int, stop: int) -> bool:
+        """Take some of a stretch; tell whether what follows was put off."""
+        run, now, contents = stretch.run, stretch.now, self._contents
         if self._is_metered or needs_decisions(contents, run, start, stop):
-            for index in range(start, stop):
-                looking = self._take_one(run, index, now, stretch=stretch)
-                if looking and self._has_to_pause(stretch, index, looking):
-                    return
-            return
+            return any(self._has_taken_last(stretch, index) for index in range(start, stop))
+        if self._is_costly:
+            self._context.workload.spend((stop - start) / _COSTLY_OF_UNIT, stretch.answers)
         chunk, fields, name, index = run.chunk, run.fields, self._wire_name, start
         while index < stop:
             cut = first_special(chunk, fields, index, stop, name)
@@ -145,12 +183,31 @@ class StreamPublishing:
             elif spans := id_spans(chunk, fields, index, stop, name):
                 self._runs.store_identified(run, index, spans, now)
                 cut = index + len(spans) // 2
+            elif self._has_taken_last(stretch, index):
+                return True
             else:
-                looking = self._take_one(run, index, now, stretch=stretch)
-                if looking and self._has_to_pause(stretch, index, looking):
-                    return
                 cut = index + 1
             index = cut
+        return False
+
+    def _has_taken_last(self, stretch: Stretch, index: int) -> bool:
+        """Take one message on its own, if there is time for it; tell whether others are put
+        off."""
+        if self._is_late(stretch, index):
+            return True
+        self._context.workload.spend(self._weight / _SINGLES_OF_UNIT, stretch.answers)
+        looking = self._take_one(stretch.run, index, stretch.now, stretch=stretch)
+        return bool(looking) and self._has_to_pause(stretch, index, looking)
+
+    def _is_late(self, stretch: Stretch, index: int) -> bool:
+        """Tell whether there is no time left for the messages of a stretch from one on: then they
+        are put off."""
+        answers, workload = stretch.answers, self._context.workload
+        if answers is None or not workload.is_spent:
+            return False
+        answers.postpone(stretch.postponed_from(index))
+        workload.wait(answers.look_again, answers)
+        return True
 
     def _has_to_pause(self, stretch: Stretch, index: int, looking: Looking) -> bool:
         """Put off the messages after one, if it has looked at so many subjects or messages that the

@@ -28,7 +28,7 @@ from jetstream_server.store.ports import Window
 # The genuine server arms its timer a millisecond late, so that nothing expires just early.
 _ACK_WAIT_SLACK_NS = MILLISECOND
 # When very many are not acknowledged in time, others get their turn in between: milliseconds each.
-EXPIRED_AT_ONCE = 2000
+EXPIRED_AT_ONCE = 4000
 
 
 @dataclass(slots=True, frozen=True)
