@@ -367,18 +367,24 @@ class StreamSource:
         since it began, that is no farther than what this has: the run would pass over what comes
         behind it, and purge it.
 
+        Nothing is lost of what the query knows: it has planned no batch that goes so far, or its
+        position tells.
+
         Args:
             told: how far it was to go.
-
-        Raises:
-            DataLossError: there is such a copy, and that is not accepted.
         """
         assert self._frozen is not None, "there is such a run"
         end = StreamOffset(told.created, told.next, newest=told.newest)
         first = yield from self._first_given_again(self._copies_since, state, end)
         if first is None:
             return told
-        self._accept_loss(state.name, stream_truncated(state.name, first, told.next))
+        _log.warning(
+            "stream '%s' was restored from an older copy, or lost its end, since this run began: "
+            "the run ends before sequence %d, where it goes on now, and not at %d",
+            state.name,
+            first,
+            told.next,
+        )
         stop = max(at.next, min(told.next, first))
         cut = replace(told, first=min(told.first, stop), next=stop, newest=state.newest)
         self._frozen[state.name] = cut

@@ -113,7 +113,8 @@ class BucketTarget:
 
     def look(self, server: Server) -> None:
         """No key may go back to an older value."""
-        if not self._program.promises_exact_output or self._program.loses_what_was_seen:
+        program = self._program
+        if not program.promises_exact_output or program.loses_what_was_seen or program.reorders:
             return
         new = server.messages(self.stream, self._reached + 1)
         for message in new:
@@ -141,16 +142,18 @@ class BucketTarget:
             require(here and not strange, f"key {key} has {here}, and should have", known)
         if not written.is_exact or written.is_lost:
             return
-        if self._program.forgets_ids:
+        program = self._program
+        if program.forgets_ids or program.reorders:
             wrong = [key for key, known in wanted.items() if found[key][-1] != known[-1]]
-            may_be = self._has_zombies or self._program.dedupe != "auto"
+            has_zombies = program.forgets_ids and self._has_zombies
+            may_be = has_zombies or program.dedupe != "auto"
             require(
                 may_be or not wrong,
                 "keys that end with an earlier row:",
                 _difference({key: found[key][-1:] for key in wrong}, wanted),
             )
             return
-        last = {key: _kept(known, self._program.history) for key, known in wanted.items()}
+        last = {key: _kept(known, program.history) for key, known in wanted.items()}
         require(found == last, "in the bucket:", _difference(found, last))
         count, rows_count = server.holds(self.stream).stop - 1, sum(map(len, wanted.values()))
         require(count == rows_count, f"{count} revisions were stored of {rows_count} rows")

@@ -117,6 +117,13 @@ class Program:
         return restarts and not self.promises_exact_output
 
     @property
+    def reorders(self) -> bool:
+        """Whether a row may be refused for the moment and taken after a later one of its key, which
+        is mended when the partition ends: who no longer leads refuses one of several that are under
+        way."""
+        return self.has_stale_leaders and self.sink["maxInFlight"] != "1"
+
+    @property
     def has_zombies(self) -> bool:
         """Whether an attempt may go on, or begin, that nobody waits for."""
         habits = self.habits

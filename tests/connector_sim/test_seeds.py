@@ -105,6 +105,7 @@ FOUND_SINCE = {
     1516347: "the ledger was away for longer than an outage may last",
     1444603: "a purge was under way while its stream was made again (simulator)",
     1564495: "a run with availableNow purged what a put-back server had stored again, unread",
+    1602674: "a run ended with an error because of what it alone had seen",
 }
 
 
@@ -115,6 +116,7 @@ FOUND_OF_CLUSTERS = {
     1362433: "the same",
     1442579: "an older state was told for two seconds, the last answer being late",
     1460291: "a leader told of the stream before it was made again: nothing was read, or reported",
+    1602743: "a row was refused for the moment and taken after a later one of its key (simulator)",
     1521514: "a leader did not list the chunks that a killed attempt had left",
     1400133: "a leader told twice within one look that its stream had less than was read",
 }
