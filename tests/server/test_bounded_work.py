@@ -1520,6 +1520,54 @@ def test_acks_that_are_looked_at_one_by_one_take_turns(
     assert consumer.stream.store.state().messages == left
 
 
+def with_headers(subject: bytes, *lines: bytes) -> bytes:
+    """Return a message to a subject of stream S."""
+    headers = b"NATS/1.0\r\n" + b"".join(line + b"\r\n" for line in lines) + b"\r\n"
+    sizes = len(headers), len(headers)
+    return b"HPUB s.%b r %d %d\r\n%b\r\n" % (subject, *sizes, headers)
+
+
+@pytest.mark.parametrize(
+    ("config", "header", "of_turn"),
+    [
+        ({"allow_msg_ttl": True}, b"Nats-TTL: 1h", 180),
+        ({"allow_msg_counter": True}, b"Nats-Incr: 1", 91),
+        ({}, b"Nats-Expected-Last-Subject-Sequence: 0", 180),
+        ({"max_msgs": 7, "discard": "new"}, b"X: y", 180),
+        ({"republish": {"src": ">", "dest": "copy.>"}}, b"X: y", 400),
+        ({"subject_transform": {"src": "s.*", "dest": "t.{{wildcard(1)}}"}}, b"X: y", 400),
+        ({"retention": "interest"}, b"X: y", 180),
+        ({}, b"X: y", 4000),
+        ({"max_msgs_per_subject": 1}, b"X: y", 2000),
+    ],
+)
+def test_messages_that_cost_much_take_turns(
+    tmp_path: Path, config: dict[str, Any], header: bytes, of_turn: int
+) -> None:
+    """Of 60,000 in one write, some kinds took turns of up to 3 s."""
+    bench, count = Bench(tmp_path), 10_000
+    stream = {"name": "S", "subjects": ["s.>"]} | config
+    assert b'"error"' not in bench.ask("STREAM.CREATE.S", stream)
+    catalog = bench.node.accounts["$G"].catalog
+    assert catalog is not None
+    store = catalog.streams["S"].store
+    said = b"".join(with_headers(b"%d" % number, header) for number in range(count))
+    bench.session.feed(said + b"PING\r\n")
+    outputs, counts = b"", []
+    while bench.node.next_deadline() == 0 or bench.session.answers.postponed:
+        bench.node.run(bench.now)
+        assert not bench.commit.drain()
+        bench.node.release(bench.node.take_held(), bench.now)
+        output = bench.session.take_output() if bench.session.outbox else b""
+        bench.session.outbox.backlog_bytes = 0
+        bench.session.answers.look_again()
+        counts.append(output.count(b"MSG r "))
+        outputs += output
+    assert sum(counts) == count and b"PONG\r\n" in outputs
+    assert max(counts) <= of_turn
+    assert store.last_seq >= (count if config.get("discard") != "new" else 7)
+
+
 @pytest.mark.parametrize("meanwhile", ["nothing", "a reader of all", "limits", "a crash"])
 def test_what_one_ack_counts_for_leaves_in_turns(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, meanwhile: str
