@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from jetstream_server.base.clock import MILLISECOND
+from jetstream_server.jetstream.consumers import consumer_files
 
 
 class Log:
@@ -43,6 +44,26 @@ def test_what_nobody_waits_for_is_saved_before_long_and_once(account, consumer, 
     assert log.saved == [True]
     account.advance(1000 * MILLISECOND)
     assert log.saved == [True]
+
+
+@pytest.mark.parametrize(("of_save", "late"), [(2, 2), (1, 4), (0.01, 20)])
+def test_progress_with_very_much_to_send_again_is_saved_less_often(
+    account, consumer, log, monkeypatch, of_save, late
+):
+    account.pull(consumer, b"3")
+    account.advance(100 * MILLISECOND)
+    assert log.saved == [True]
+    for message in account.client.take():
+        account.ack(message, b"-NAK 1h")
+    monkeypatch.setattr(consumer_files, "_ENTRIES_OF_SAVE", of_save)
+    account.advance(100 * MILLISECOND)
+    saved = len(log.saved)
+    consumer.files.changed(account.now)
+    consumer.shared.arm()
+    account.advance(late * 100 * MILLISECOND - 1)
+    assert len(log.saved) == saved
+    account.advance(1)
+    assert len(log.saved) == saved + 1
 
 
 def test_all_answers_of_a_turn_wait_for_one_save(account, consumer, log):
