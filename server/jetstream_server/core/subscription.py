@@ -36,8 +36,9 @@ class Sender(Protocol):
         """Describe the client as advisories do (`ClientInfo` of the reference)."""
         ...
 
-    def unanswered(self, run: PubRun, start: int, stop: int) -> None:
-        """Nobody received these messages; those with a reply may earn a 503."""
+    def unanswered(self, run: PubRun, start: int, stop: int) -> int:
+        """Nobody received these messages; those with a reply may earn a 503. Return of how many the
+        publisher is told."""
         ...
 
 

@@ -176,6 +176,7 @@ class Publishing:
                 self._refused = tuple(each - past for each in self._refused if each >= past)
             return reached
         route, answers, publisher = self._account.router.route, self._answers, self._publisher
+        refused = 0
         while start < count:
             index = subjects.first_reserved(run.chunk, run.fields, start, count, SUBJECTS, REPLIES)
             start = route(run, publisher, now, start, index, answers)
@@ -183,6 +184,10 @@ class Publishing:
                 break
             self._admits(run, index, now)  # refuses it
             start += 1
+            self.looked_at += 1
+            refused += 1
+            if refused == MESSAGES_OF_TURN_MAX:
+                break
         return start
 
     def _publish_one_by_one(self, run: PubRun, start: int, count: int, now: int) -> int:

@@ -41,6 +41,9 @@ MEMBERS_OF_DELIVERY = 16  # passed over in the time of one
 DELIVERIES_OF_ONE_NOTED = 6  # made in the time of one that is traced
 # Members of a group, above which those that are the publisher's are left out first.
 _GROUP_MAX = 64
+# Messages that nobody receives, and what it costs to tell of one.
+_UNANSWERED_AT_ONCE = 1000
+_DELIVERIES_OF_UNANSWERED = 8
 
 
 class Targets:
@@ -154,6 +157,10 @@ class Router:
                 targets.cost <= COST_AT_ONCE_MAX
                 and targets.width * run.span(index, cut) <= COPIED_UNCOUNTED_BYTES_MAX
             ):
+                if not targets.width and answers is not None:
+                    if deliveries.left <= 0:
+                        break
+                    cut = min(cut, index + _UNANSWERED_AT_ONCE)
                 self._deliver(targets, 0, targets.width, run, index, cut, sender, now)
             else:
                 cut = self._deliver_much(targets, run, index, cut, sender, now, answers, late)
@@ -285,7 +292,8 @@ class Router:
         for group in queues:
             reached |= self._deliver_to_group(group, run, index, cut, sender, now)
         if not reached and sender is not None and last == targets.width:
-            sender.unanswered(run, index, cut)
+            told = sender.unanswered(run, index, cut)
+            self._deliveries.left -= told * _DELIVERIES_OF_UNANSWERED
         return reached
 
     def _deliver_to_group(

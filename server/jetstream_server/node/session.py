@@ -459,11 +459,12 @@ class Session:
         if subscription.max_messages and subscription.delivered >= subscription.max_messages:
             self._unsubscribe(subscription)
 
-    def unanswered(self, run: PubRun, start: int, stop: int) -> None:
+    def unanswered(self, run: PubRun, start: int, stop: int) -> int:
         """Tell this publisher that nobody listens, for those messages whose reply subject it
-        listens to."""
+        listens to; return how many these are."""
+        told = 0
         if not self.sign_in.wishes.no_responders:
-            return
+            return told
         for index in range(start, stop):
             reply = run.reply(index)
             if not reply:
@@ -473,7 +474,9 @@ class Session:
                     fields = ((b"Nats-Subject", run.subject(index)),)
                     frame = encoder.status(reply, subscription.sid, b"503", fields)
                     self.deliver_frames(subscription, frame, 1, self._now)
+                    told += 1
                     break
+        return told
 
     def move_on(self) -> None:
         """Tell the client to connect to another server; what it has asked for still counts."""

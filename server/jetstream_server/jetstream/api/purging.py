@@ -22,6 +22,9 @@ from jetstream_server.jetstream.streams.removal.removal_checks import check_purg
 SUBJECTS_AT_ONCE = 200_000  # compared with a filter in one turn
 MESSAGES_AT_ONCE = 10_000  # looked at likewise, if they are in memory
 MESSAGES_OF_UNIT = 50  # of the workload
+# Sequences among which each consumer looks for those that it had delivered and that are gone.
+LOOKED_AT_AT_ONCE = 200_000
+LOOKED_AT_MIN = 2000
 _PAUSE_NS = MILLISECOND  # between two slices; also before another look at a disk that is behind
 
 
@@ -122,12 +125,15 @@ class Purging:
         if self._keep:  # limits may have removed some meanwhile
             left = min(left, store.count(self._wanted, 0) - self._keep)
         if left > 0 and self._start < self._stop:
-            start = self._start
-            self._start, removed = store.purge_some(self._wanted, start, self._stop, left)
+            start, readers = self._start, len(self._stream.consumers)
+            most = max(LOOKED_AT_AT_ONCE // readers, LOOKED_AT_MIN) if readers else self._stop
+            stop = min(start + most, self._stop)
+            self._start, removed = store.purge_some(self._wanted, start, stop, left)
             self._purged += removed
             self._left -= removed
             # After each slice, because consumers look in between: what is gone must not be counted.
-            is_single = removed == 1 and (self._wanted is not None or self._keep > 0)
+            is_only = removed == self._purged == 1 and self._left <= 0
+            is_single = is_only and (self._wanted is not None or self._keep > 0)
             is_done = removed >= left or self._start >= self._stop
             if not is_done or not self._beyond:
                 within = (start, self._start)

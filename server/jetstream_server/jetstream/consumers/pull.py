@@ -34,6 +34,7 @@ from jetstream_server.protocol import headers
 
 # What one consumer sends in one turn before others get theirs; the rest follows in the next turn.
 TURN_BYTES = limits.OUTBOX_LOW_BYTES
+_REQUESTS_OF_UNIT = 6  # of the workload: so many are taken in 0.1 ms
 _NO_MESSAGES = b"404 No Messages"
 _WRONG_PIN = b"423 Nats-Wrong-Pin-Id"
 _ANY_COUNT = 1 << 62
@@ -62,9 +63,13 @@ class Pull:
     # -- requests come in ------------------------------------------------------------------
 
     def receive(self, stretch: Stretch) -> None:
-        """Take requests."""
-        run = stretch.run
+        """Take requests, as far as there is time for them."""
+        run, answers, workload = stretch.run, stretch.answers, self._shared.stream.context.workload
         for at in stretch.indices:
+            if answers is not None and not workload.takes(1 / _REQUESTS_OF_UNIT, answers):
+                answers.postpone(stretch.postponed_from(at))
+                workload.wait(answers.look_again, answers)
+                return
             reply = run.reply(at)
             if reply:
                 block = run.headers(at)
@@ -215,7 +220,7 @@ class Pull:
             sent = self._deal_within(turns, budget, now)
             if sent:
                 return sent
-        if is_shared and (is_limited or request.is_text):
+        if is_shared and (is_limited or (request.is_text and shared.config.priority_policy)):
             # Whether the next one fits, or somebody can be pinned, may change with each message.
             room = 1
         elif shared.config.priority_policy == "overflow":

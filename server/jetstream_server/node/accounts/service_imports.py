@@ -170,17 +170,19 @@ class ServiceRequest:
             info["server"] = self._client["server"]
         return info
 
-    def unanswered(self, run: PubRun, start: int, stop: int) -> None:
-        """Nobody serves; tell the requester, unless others got the request."""
+    def unanswered(self, run: PubRun, start: int, stop: int) -> int:
+        """Nobody serves; tell the requester, unless others got the request. Return how often."""
         for index in range(start, stop):
             if reply := run.reply(index):
                 self._service.exporter.replies.unserved(reply, self._now)
         publisher = self._sender
+        told = 0
         if publisher is None:
-            return
+            return told
         for index in range(self._start + start, self._start + stop):
             if not self._has_other_interest(self._run.subject(index)):
-                publisher.unanswered(self._run, index, index + 1)
+                told += publisher.unanswered(self._run, index, index + 1)
+        return told
 
     def _has_other_interest(self, subject: bytes) -> bool:
         """Tell whether anybody else took a request, or another import will say that none did."""

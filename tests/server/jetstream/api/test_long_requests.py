@@ -30,7 +30,7 @@ class Sender:
     def client_info(self, now: int) -> dict[str, Any]:
         return {"id": 7, "acc": "$G", "kind": "Client"}
 
-    def unanswered(self, run: PubRun, start: int, stop: int) -> None:
+    def unanswered(self, run: PubRun, start: int, stop: int) -> int:
         raise AssertionError("nobody goes away here")
 
     def send(self, inbox: bytes, *requests: tuple[str, Any]) -> None:

@@ -66,8 +66,8 @@ class Client:
     def client_info(self, now: int) -> dict[str, Any]:
         return {}
 
-    def unanswered(self, run: PubRun, start: int, stop: int) -> None:
-        pass
+    def unanswered(self, run: PubRun, start: int, stop: int) -> int:
+        return 0
 
 
 class Line:
