@@ -745,6 +745,72 @@ def _commit_expecting(count: int) -> Act:
     return act
 
 
+def _send(frame: Callable[[int], bytes], count: int) -> Act:
+    """Send so many frames in one write, and wait until all are acted on."""
+
+    def act(port: int) -> None:
+        with Wire(port, TIMEOUT_S, {"headers": True, "no_responders": True}) as wire:
+            wire.subscribe_inbox()
+            wire.subscribe(b"heard", 2)
+            said = b"".join(map(frame, range(count))) + b"PUB $JS.API.INFO %b.i 0\r\n\r\n"
+            with ThreadPoolExecutor(1) as pool:
+                sending = pool.submit(wire.sock.sendall, said % wire.inbox)
+                _count(wire, b"MSG %b.i" % wire.inbox, 1)
+                sending.result()
+
+    return act
+
+
+def _with_header(line: bytes) -> Callable[[int], bytes]:
+    """Return what makes messages with a header, each of a subject of its own."""
+    headers = b"NATS/1.0\r\n%b\r\n\r\n" % line
+    sizes = len(headers), len(headers)
+    return lambda number: b"HPUB S.%d %d %d\r\n%b\r\n" % (number, *sizes, headers)
+
+
+def _deliver(count: int, ack_policy: str = "explicit", **settings: object) -> Act:
+    """Make stream S with so many messages, and have consumer c deliver all of them."""
+
+    def act(port: int) -> None:
+        waits_ns = 600 * 1_000_000_000
+        config = {"max_ack_pending": -1, "ack_wait": waits_ns, "ack_policy": ack_policy}
+        _api(port, _stream(**settings), _consumer("c", **config))
+        _send(lambda number: b"PUB S.%d.x 0\r\n\r\n" % (number % 10), count)(port)
+        with Wire(port, TIMEOUT_S) as wire:
+            wire.subscribe(b"pulled", 2)
+            body = b"%d" % (count // 4)
+            for _ in range(4):
+                next_four = b"PUB $JS.API.CONSUMER.MSG.NEXT.S.c pulled %d\r\n%b\r\n"
+                wire.sock.sendall(next_four % (len(body), body))
+                _count(wire, b"$JS.ACK.S.c.", count // 4)
+
+    return act
+
+
+def _ack_of(body: bytes, first: int = 1) -> Callable[[int], bytes]:
+    """Return what answers the deliveries of consumer c."""
+    form = b"PUB $JS.ACK.S.c.1.%d.%d.1764000000000000000.0 %d\r\n%b\r\n"
+    return lambda number: form % (first + number, first + number, len(body), body)
+
+
+def _have_filters(port: int) -> None:
+    """Make interest stream S with 300 consumers, each of which wants another subject."""
+    readers = [_consumer(f"c{n}", filter_subject=f"S.{n}.x") for n in range(300)]
+    _api(port, _stream(retention="interest"), *readers, _consumer("all", filter_subject="S.>"))
+
+
+def _source(port: int) -> None:
+    """Make a stream that sources S, which holds 100,000 messages, and wait until it has them."""
+    with Wire(port, TIMEOUT_S) as wire:
+        wire.subscribe_inbox()
+        wire.api("STREAM.CREATE.T", {"name": "T", "sources": [{"name": "S"}]})
+        until_s = time.monotonic() + PREPARE_S_MAX
+        while wire.api("STREAM.INFO.T")["state"]["last_seq"] < 100_000:
+            if time.monotonic() > until_s:
+                raise LoadError("the stream did not get everything in time")
+            time.sleep(0.1)
+
+
 def _wait_stored(wire: Wire, count: int, until_s: float) -> None:
     """Wait until stream S has so many messages: the genuine server drops what comes faster than it
     stores.
@@ -1090,6 +1156,48 @@ INPUTS = [
         _requests(("STREAM.PURGE.S", {"filter": "S.*.x"})),
         _publish(500_000, 500_000),
     ),
+    Input("200,000 deliveries refused", _send(_ack_of(b"-NAK"), 200_000), _deliver(200_000)),
+    Input("200,000 deliveries ended", _send(_ack_of(b"+TERM"), 200_000), _deliver(200_000)),
+    Input(
+        "200,000 messages of an interest stream acknowledged by one",
+        _send(_ack_of(b"+ACK", 200_000), 1),
+        _deliver(200_000, "all", retention="interest"),
+    ),
+    Input(
+        "60,000 messages with a time to live",
+        _send(_with_header(b"Nats-TTL: 1h"), 60_000),
+        _requests(_stream(allow_msg_ttl=True)),
+    ),
+    Input(
+        "60,000 counters counted up",
+        _send(_with_header(b"Nats-Incr: 1"), 60_000),
+        _requests(_stream(allow_msg_counter=True)),
+    ),
+    Input(
+        "100,000 messages republished",
+        _send(lambda number: b"PUB S.%d 0\r\n\r\n" % number, 100_000),
+        _requests(_stream(republish={"src": ">", "dest": "copy.>"})),
+    ),
+    Input(
+        "100,000 messages refused by a full stream",
+        _send(lambda number: b"PUB S.%d 0\r\n\r\n" % number, 100_000),
+        _requests(_stream(discard="new", max_msgs=10)),
+    ),
+    Input(
+        "100,000 new subjects beside 300 consumers with filters",
+        _send(lambda number: b"PUB S.%d.y 0\r\n\r\n" % number, 100_000),
+        _have_filters,
+    ),
+    Input(
+        "100,000 pulls of what has no messages",
+        _send(lambda number: b"PUB $JS.API.CONSUMER.MSG.NEXT.S.c heard 1\r\n1\r\n", 100_000),
+        _requests(_stream(), _consumer("c")),
+    ),
+    Input(
+        "100,000 requests that nobody hears",
+        _send(lambda number: b"PUB nobody.%d heard 0\r\n\r\n" % number, 100_000),
+    ),
+    Input("100,000 messages sourced", _source, _publish(10, 100_000)),
     Input("16 consumers read 100,000 messages each", _read_consumers(16), _publish(10, 100_000)),
     Input(
         "150 gets by a wildcard of 150,000 subjects in memory",

@@ -24,7 +24,7 @@ from jetstream_server.jetstream.streams.removal.limits import Trimming
 from jetstream_server.store.ports import MessageStore, SubjectFilter
 
 _PAUSE_NS = MILLISECOND  # before what is left of much
-SWEPT_AT_ONCE = 1500  # messages, in some 8 ms
+SWEPT_AT_ONCE = 600  # messages, in some milliseconds
 CONSUMERS_AS_MESSAGE = 10  # to ask so many takes as long as a message does otherwise
 
 
