@@ -34,7 +34,7 @@ from jetstream_server.protocol import headers
 
 # What one consumer sends in one turn before others get theirs; the rest follows in the next turn.
 TURN_BYTES = limits.OUTBOX_LOW_BYTES
-_REQUESTS_OF_UNIT = 6  # of the workload: so many are taken in 0.1 ms
+_REQUESTS_OF_UNIT = 4  # of the workload: so many are taken in 0.1 ms
 _NO_MESSAGES = b"404 No Messages"
 _WRONG_PIN = b"423 Nats-Wrong-Pin-Id"
 _ANY_COUNT = 1 << 62

@@ -62,7 +62,7 @@ _COSTLY_OF_UNIT = 4
 _NEW_OF_UNIT = 25
 _AT_ONCE = 4000
 _TRIMMED_AT_ONCE = 1000  # for each of which another message may go
-_COSTLY_AT_ONCE = 200
+_COSTLY_AT_ONCE = 120
 _FEW_MESSAGES = 64  # of which nothing is counted
 
 
@@ -97,6 +97,7 @@ class StreamPublishing:
         self._is_costly = False  # something is done about each message
         self._at_once = _AT_ONCE
         self._weight = 1  # of a message that is taken on its own
+        self._costs = 1  # of one that is not
         self.atomic_batches: AtomicBatches | None = None
         self.fast_batches: FastBatches | None = None
         self.follow(contents.config)
@@ -110,6 +111,7 @@ class StreamPublishing:
         self._at_once = _TRIMMED_AT_ONCE if trims else _AT_ONCE
         if self._is_costly:
             self._at_once = _COSTLY_AT_ONCE
+        self._costs = 2 if config.republish else 1
         self._weight = 2 if config.allow_msg_counter or config.allow_msg_schedules else 1
         if not config.allow_atomic:
             if self.atomic_batches is not None:
@@ -174,7 +176,8 @@ class StreamPublishing:
         if self._is_metered or needs_decisions(contents, run, start, stop):
             return any(self._has_taken_last(stretch, index) for index in range(start, stop))
         if self._is_costly:
-            self._context.workload.spend((stop - start) / _COSTLY_OF_UNIT, stretch.answers)
+            units = (stop - start) * self._costs / _COSTLY_OF_UNIT
+            self._context.workload.spend(units, stretch.answers)
         chunk, fields, name, index = run.chunk, run.fields, self._wire_name, start
         while index < stop:
             cut = first_special(chunk, fields, index, stop, name)
