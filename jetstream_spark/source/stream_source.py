@@ -338,7 +338,7 @@ class StreamSource:
                 continue  # new, so nothing of it was read
             state = states.get(name)
             if self._frozen is not None and state is not None and tail is not None:
-                tails[name] = tail = yield from self._end_of_run(state, position, tail)
+                tails[name] = tail = yield from self._shorten_run(state, position, tail)
             loss = find_loss(name, position, tail, self.options.expects_removals)
             if state is not None and (loss is None or loss.condition == "STREAM_TRUNCATED"):
                 again = yield from self._first_given_again(self._older_copies, state, position)
@@ -362,7 +362,7 @@ class StreamSource:
                 self._accept_loss(name, loss, tail.created, tail.origin, tail.first)
         return begins
 
-    def _end_of_run(self, state: StreamState, at: StreamOffset, told: Tail) -> Operation[Tail]:
+    def _shorten_run(self, state: StreamState, at: StreamOffset, told: Tail) -> Operation[Tail]:
         """How far a run with `availableNow` goes in a stream. If the stream was given an older copy
         since it began, that is no farther than what this has: the run would pass over what comes
         behind it, and purge it.

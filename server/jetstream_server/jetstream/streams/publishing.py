@@ -95,6 +95,7 @@ class StreamPublishing:
         self._ingest = Ingest(context.ingest_limits)
         self._is_metered = bool(context.ingest_limits)  # a turn takes only so much
         self._is_costly = False  # something is done about each message
+        self._trims = False  # each message may take the place of one of its subject
         self._at_once = _AT_ONCE
         self._weight = 1  # of a message that is taken on its own
         self._costs = 1  # of one that is not
@@ -107,8 +108,8 @@ class StreamPublishing:
         self._answers.follow(config)
         has_filter = config.retention == "interest"  # nobody may want a subject
         self._is_costly = bool(config.republish or config.subject_transform or has_filter)
-        trims = config.max_msgs_per_subject > 0
-        self._at_once = _TRIMMED_AT_ONCE if trims else _AT_ONCE
+        self._trims = config.max_msgs_per_subject > 0
+        self._at_once = _TRIMMED_AT_ONCE if self._trims else _AT_ONCE
         if self._is_costly:
             self._at_once = _COSTLY_AT_ONCE
         self._costs = 2 if config.republish else 1
@@ -153,7 +154,7 @@ class StreamPublishing:
             self._refusals.send_all(stretch.run, index, stretch.stop, StoreError(reason))
             return
         while index < stretch.stop:
-            if self._is_late(stretch, index):
+            if self._put_off_late(stretch, index):
                 return
             end = min(index + self._at_once, stretch.stop)
             if end - index < _FEW_MESSAGES:
@@ -162,9 +163,11 @@ class StreamPublishing:
                 before = contents.store.state()
                 is_paused = self._take_some(stretch, index, end)
                 after = contents.store.state()
-                # What is new under its subject, and what has to go for it.
+                # What is new under its subject, and what goes one by one for it; what the other
+                # limits take goes together.
                 units = after.num_subjects - before.num_subjects
-                units += max(before.messages + end - index - after.messages, 0)
+                if self._trims:
+                    units += max(before.messages + end - index - after.messages, 0)
                 self._context.workload.spend(units / _NEW_OF_UNIT, stretch.answers)
             if is_paused:
                 return
@@ -174,7 +177,7 @@ class StreamPublishing:
         """Take some of a stretch; tell whether what follows was put off."""
         run, now, contents = stretch.run, stretch.now, self._contents
         if self._is_metered or needs_decisions(contents, run, start, stop):
-            return any(self._has_taken_last(stretch, index) for index in range(start, stop))
+            return any(self._take_next(stretch, index) for index in range(start, stop))
         if self._is_costly:
             units = (stop - start) * self._costs / _COSTLY_OF_UNIT
             self._context.workload.spend(units, stretch.answers)
@@ -186,25 +189,25 @@ class StreamPublishing:
             elif spans := id_spans(chunk, fields, index, stop, name):
                 self._runs.store_identified(run, index, spans, now)
                 cut = index + len(spans) // 2
-            elif self._has_taken_last(stretch, index):
+            elif self._take_next(stretch, index):
                 return True
             else:
                 cut = index + 1
             index = cut
         return False
 
-    def _has_taken_last(self, stretch: Stretch, index: int) -> bool:
+    def _take_next(self, stretch: Stretch, index: int) -> bool:
         """Take one message on its own, if there is time for it; tell whether others are put
         off."""
-        if self._is_late(stretch, index):
+        if self._put_off_late(stretch, index):
             return True
         self._context.workload.spend(self._weight / _SINGLES_OF_UNIT, stretch.answers)
         looking = self._take_one(stretch.run, index, stretch.now, stretch=stretch)
         return bool(looking) and self._has_to_pause(stretch, index, looking)
 
-    def _is_late(self, stretch: Stretch, index: int) -> bool:
-        """Tell whether there is no time left for the messages of a stretch from one on: then they
-        are put off."""
+    def _put_off_late(self, stretch: Stretch, index: int) -> bool:
+        """Put off the messages of a stretch from one on, if there is no time left for them; tell
+        whether that is so."""
         answers, workload = stretch.answers, self._context.workload
         if answers is None or not workload.is_spent:
             return False
