@@ -194,9 +194,17 @@ class Node:
         return session
 
     def close_session(self, session: Session, reason: str, now: int = 0) -> None:
-        """Forget a client whose connection is gone."""
-        if self.sessions.pop(session.cid, None) is None:
+        """Forget a client whose connection is gone, once all is acted on that it had said."""
+        if session.cid not in self.sessions:
             return
+        if session.has_postponed and not session.closing:
+            self.give_up_subscriptions(session.account, session.leave(reason))
+            self.touched.pop(session, None)
+        else:
+            self._forget_session(session, reason, now)
+
+    def _forget_session(self, session: Session, reason: str, now: int) -> None:
+        del self.sessions[session.cid]
         session.close(reason)
         if self.trace is not None:
             self.trace.closed(session)
@@ -336,10 +344,13 @@ class Node:
 
     def _hear(self, session: Session, ops_max: int, now: int) -> int:
         try:
-            return session.run(now, ops_max)
+            acted_on = session.run(now, ops_max)
         except Exception as error:
             self.containment.contain(error, now)
-            return 1
+            acted_on = 1
+        if session.left and session.is_over:
+            self._forget_session(session, session.left, now)
+        return acted_on
 
     def _are_deliveries_spent(self) -> bool:
         return self._deliveries.are_spent

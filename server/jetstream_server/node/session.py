@@ -151,6 +151,8 @@ class Session:
         outbox: bytes for its socket.
         answers: what is under way to it, and what it asks for that waits.
         closing: why it ends, empty while it does not.
+        left: why its connection is gone while what it said before is yet to be acted on, empty as
+            long as it has not.
         traffic: what it has published and was sent.
     """
 
@@ -176,7 +178,7 @@ class Session:
         self.echo, self.headers = self.sign_in.wishes.echo, self.sign_in.wishes.headers
         self.outbox = Outbox()
         self.answers = Answers(self.outbox, lambda: node.note_input(self), node.containment)
-        self.closing = ""
+        self.closing = self.left = ""
         self.traffic = Traffic()
         self._lifecycle = Lifecycle()
         self._rights = Rights(self.user, self.account.limits, options)
@@ -355,6 +357,8 @@ class Session:
 
     def send(self, data: bytes) -> None:
         """Queue bytes for the client; a client that does not read is cut off."""
+        if self.left:
+            return
         if self.closing and self.closing == faults.SLOW_CONSUMER_PENDING_BYTES.reason:
             return
         outbox, node = self.outbox, self._node
@@ -383,7 +387,10 @@ class Session:
         if not self.closing:
             self.closing = reason
             self._lifecycle.happened(Event.ENDED)
-            self._node.note_output(self)
+            if self.left:
+                self._node.note_input(self)  # which ends it
+            else:
+                self._node.note_output(self)
 
     def give_up(self, incident: Incident, now: int) -> None:
         """End the connection, as an exception may have left its work half done."""
@@ -602,6 +609,8 @@ class Session:
         return left
 
     def _subscribe(self, op: Sub) -> None:
+        if self.left:
+            return
         if op.sid not in self._subscriptions.by_sid:
             tokens_max = self._node.options.max_subject_tokens
             if fault := self._subscriptions.objection(op, self._rights, tokens_max):
@@ -634,6 +643,24 @@ class Session:
 
     def _violation(self, op: Violation) -> None:
         self.refuse(Fault(op.text, op.reason))
+
+    def leave(self, reason: str) -> list[Subscription]:
+        """Go on with what the client has said before it lost the connection: somebody who writes
+        and closes has published. It is sent nothing more.
+
+        Returns:
+            Its subscriptions, closed, but still in the account's list.
+        """
+        self.left = reason
+        self.outbox.drop()
+        self.outbox.backlog_bytes = 0
+        self._node.note_input(self)
+        return self._subscriptions.close()
+
+    @property
+    def is_over(self) -> bool:
+        """Return whether it has left, and nothing is to be done any more of what it said."""
+        return bool(self.left) and (bool(self.closing) or not self.has_postponed)
 
     def end(self) -> list[Subscription]:
         """Take no more: the connection is gone.

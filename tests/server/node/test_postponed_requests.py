@@ -149,18 +149,34 @@ def test_of_a_stream_that_is_deleted_meanwhile_nobody_answers(
     assert answered(client, b"").count(b"NATS/1.0 503\r\nNats-Subject: $JS.API.DIRECT") == 2
 
 
-def test_a_client_that_leaves_takes_its_requests_along(
-    client: Any, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("size", [1, 4000])
+def test_what_a_client_said_before_it_left_is_acted_on_to_its_end(
+    client: Any, make_client: Any, monkeypatch: pytest.MonkeyPatch, size: int
 ) -> None:
-    monkeypatch.setattr(answers, "OUTBOX_HIGH_BYTES", 1)
-    client.session.feed(request(b"$JS.API.DIRECT.GET.F", b'{"seq":1}') * 3)
-    client.node.run(client.now)
-    held = client.node.take_held()
+    """Of 20,000 messages with a time to live whose client closed at once 18,336 were stored."""
+    other = make_client(client.node)
+    other.connect()
+    other.say(b"SUB heard 7\r\n")
+    client.say(b"SUB heard 7\r\n")
+    monkeypatch.setattr(answers, "OUTBOX_HIGH_BYTES", size)
+    behind = b"SUB heard 8\r\nPUB heard 2\r\nhi\r\nPING\r\n"
+    asks = request(b"$JS.API.DIRECT.GET.F", b'{"seq":1}') * 20
+    client.session.feed(b"PING\r\n" * (9 if size > 1 else 0) + asks + behind)
+    said_before = client.session.traffic.in_msgs
+    client.session.run(client.now, 5)
+    assert client.session.has_postponed
     client.node.close_session(client.session, "Client Closed", client.now)
-    client.node.release(held, client.now)
-    client.node.run(client.now)
-    assert not client.node.has_held
-    assert not client.session.answers.postponed
+    assert client.session.cid in client.node.sessions
+    client.read()
+    for _ in range(50):
+        client.node.run(client.now)
+        client.node.release(client.node.take_held(), client.now)
+    assert other.read() == b"MSG heard 7 2\r\nhi\r\n"
+    assert client.session.cid not in client.node.sessions
+    assert not client.session.outbox and not client.session.subscription_count
+    (closed,) = client.node.closed
+    assert closed.reason == "Client Closed" and closed.traffic.in_msgs == said_before + 21
+    assert client.node.next_deadline() > client.now
 
 
 @pytest.mark.parametrize(

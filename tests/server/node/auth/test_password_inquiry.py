@@ -87,6 +87,34 @@ def test_the_time_to_sign_in_goes_on(node, checker, make_client):
     assert node.next_deadline() != 0
 
 
+def test_who_writes_and_closes_has_published_once_the_password_is_compared(
+    node, checker, make_client
+):
+    client, other = make_client(node), make_client(node)
+    other.say(connect("p", "pw") + b"SUB a 1\r\n")
+    client.say(connect("h", "pw") + b"SUB a 1\r\nPUB a 2\r\nhi\r\n")
+    node.close_session(client.session, "Client Closed", client.now)
+    assert len(checker.asked) == 1 and not checker.forgotten
+    assert other.say(b"") == b""
+    checker.answer()
+    assert other.say(b"") == b"MSG a 1 2\r\nhi\r\n"
+    assert client.read() == b"" and list(node.sessions.values()) == [other.session]
+    assert not client.session.account.clients - {other.session.cid}
+
+
+def test_who_closes_is_heard_no_longer_than_it_has_to_sign_in(node, checker, make_client):
+    client = make_client(node)
+    client.say(connect("h", "pw"))
+    node.close_session(client.session, "Client Closed", client.now)
+    node.run(client.now + 2 * SECOND - 1)
+    assert node.sessions
+    for _ in range(2):
+        node.run(client.now + 2 * SECOND)
+    assert not node.sessions and len(checker.forgotten) == 1
+    (closed,) = node.closed
+    assert closed.reason == "Authentication Timeout"
+
+
 def test_who_signs_in_again_is_asked_again_and_has_as_long(node, checker, make_client):
     client = make_client(node)
     assert b"PONG" in client.say(connect("p", "pw"))
