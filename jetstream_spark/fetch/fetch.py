@@ -19,7 +19,7 @@ import logging
 from dataclasses import dataclass
 from typing import Protocol
 
-from jetstream_spark.client.control import Control
+from jetstream_spark.client.control import Control, StreamState
 from jetstream_spark.client.operation import Host, Operation, Pause, Production
 from jetstream_spark.client.patience import PASSING, GrowingPauses
 from jetstream_spark.errors import (
@@ -28,7 +28,7 @@ from jetstream_spark.errors import (
     RetryableError,
     StreamNotFoundError,
 )
-from jetstream_spark.fetch.data_loss import messages_expired
+from jetstream_spark.fetch.data_loss import find_loss_in_range, messages_expired
 from jetstream_spark.fetch.ranges import SequenceRange
 from jetstream_spark.fetch.rows import MessageBlock
 from jetstream_spark.options.format_options import SourceOptions
@@ -159,17 +159,23 @@ class Fetch:
         """Whether a gap was made by limits that overtook the reading, rather than by deletes.
 
         With a subject filter a gap may be another subject's message. A message that is gone does
-        not tell its subject, so it counts as one of ours, as at the beginning of a range.
+        not tell its subject, so it counts as one of ours, as at the beginning of a range. Of a
+        stream that is gone nobody can tell what its gaps were, so that counts as loss.
         """
         if self._first_gap is None or self.loss is not None:
             return
         if self.options.expects_removals:
             return
         control = Control(self._host, self.options.connection, "reader")
+        state: StreamState | None
         try:
             state = yield from control.stream_state(self.range.stream)
         except StreamNotFoundError:
-            return  # Everything was read before it was removed.
-        if state.created == self.range.created and state.first > self._first_gap:
+            state = None
+        if state is None or state.created != self.range.created:
+            loss, _ = find_loss_in_range(self.range, self._first_gap, state, True)
+            assert loss is not None, "it is another one"
+            self._lose(loss)
+        elif state.first > self._first_gap:
             stop = min(state.first, self.range.stop)
             self._lose(messages_expired(self.range.stream, self._first_gap, stop))

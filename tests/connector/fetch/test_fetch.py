@@ -7,8 +7,17 @@ from array import array
 import pytest
 
 from jetstream_spark.client.blocking import BlockingHost
+from jetstream_spark.client.control import Control, StreamState
 from jetstream_spark.client.operation import Operation, Pause
-from jetstream_spark.errors import ConnectionLostError, ReadTimeoutError, StreamOfflineError
+from jetstream_spark.errors import (
+    ConnectionLostError,
+    MessagesExpiredError,
+    ReadTimeoutError,
+    StreamDeletedError,
+    StreamNotFoundError,
+    StreamOfflineError,
+    StreamRecreatedError,
+)
 from jetstream_spark.fetch.fetch import Fetch, FetchStep
 from jetstream_spark.fetch.ranges import SequenceRange
 from jetstream_spark.fetch.rows import MessageBlock
@@ -65,8 +74,9 @@ def clock():
     return Clock()
 
 
-def fetching(clock: Clock, way: Faulty) -> Fetch:
+def fetching(clock: Clock, way: Faulty | Gappy, **more: str) -> Fetch:
     options = {"servers": "nats://h:1", "stream": "S", "readTimeout": "10s", "outageTimeout": "30s"}
+    options |= more
     sequences = SequenceRange("S", "t", 1, 3)
     return Fetch(clock, SourceOptions.parse(options), sequences, way)
 
@@ -111,3 +121,59 @@ def test_a_block_that_nobody_came_back_for_is_not_behind_the_position(clock):
     fetch = fetching(clock, Faulty(0, CUT))
     assert run(clock, fetch, stop_after=1) == 1
     assert fetch.position == 1
+
+
+class Gappy:
+    """Brings the messages 1 and 2 of a range, and says that 2 was passed over, or not."""
+
+    def __init__(self, gap: int | None) -> None:
+        self._gap = gap
+
+    def advance(self, position: int) -> Operation[FetchStep]:
+        yield from ()
+        block = MessageBlock(b"", array("i"), array("q"), 1)
+        return FetchStep(3, block, is_last=True, first_gap=self._gap)
+
+    def abandon(self) -> None:
+        pass
+
+    def finish(self) -> Operation[None]:
+        yield from ()
+
+
+def state(created: str, first: int) -> StreamState:
+    return StreamState("S", created, first, 9, 9 - first, 0, {})
+
+
+@pytest.mark.parametrize(
+    ("now", "gap", "loss"),
+    [
+        (state("t", 1), 2, None),
+        (state("t", 3), 2, MessagesExpiredError),
+        (state("later", 1), 2, StreamRecreatedError),
+        (state("later", 1), None, None),
+        (None, 2, StreamDeletedError),
+        (None, None, None),
+    ],
+)
+@pytest.mark.parametrize("fails", [True, False])
+def test_what_nobody_can_tell_of_a_gap_any_more_counts_as_loss(
+    clock, monkeypatch, now, gap, loss, fails
+):
+    """Rows that had expired were taken for deleted, as the stream was made anew before the look
+    (seed 1622237)."""
+
+    def stream_state(control, stream):
+        yield from ()
+        if now is None:
+            raise StreamNotFoundError("stream not found.")
+        return now
+
+    monkeypatch.setattr(Control, "stream_state", stream_state)
+    fetch = fetching(clock, Gappy(gap), failOnDataLoss=str(fails))
+    if loss is not None and fails:
+        with pytest.raises(loss):
+            run(clock, fetch)
+        return
+    assert run(clock, fetch) == 1
+    assert type(fetch.loss) is loss if loss is not None else fetch.loss is None
