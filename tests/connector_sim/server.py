@@ -105,7 +105,15 @@ class Server:
         self._node = node = Node(OPTIONS, self._gate(), chance, lambda level, text: None, port=4222)
         account = node.add_account(GLOBAL_ACCOUNT)
         vault = FileVault(folder.path, GLOBAL_ACCOUNT, commit, self.disk)
-        context = Context(GLOBAL_ACCOUNT, node.name, "", account.sublist, account.output, node.nuid)
+        context = Context(
+            GLOBAL_ACCOUNT,
+            node.name,
+            "",
+            account.sublist,
+            account.output,
+            node.nuid,
+            workload=node.workload,
+        )
         account.catalog = Catalog(context, vault)
         account.catalog.recover(self.agenda.clock.now_ns)
         Api(account.catalog).subscribe()

@@ -214,6 +214,7 @@ class ConsumerBench:
                 send.subscription.delivered += send.count
                 send.subscription.receiver.received += messages  # type: ignore[attr-defined]
             elif isinstance(send, Handover):
+                self.context.workload.handing.taken(send.weight)
                 receiver = send.subscription.receiver
                 receiver.receive(Stretch.of_server(send.run, send.subscription, self.now))
             else:

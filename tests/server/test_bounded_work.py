@@ -19,7 +19,7 @@ import pytest
 from jetstream_server.base.clock import MILLISECOND, SECOND
 from jetstream_server.base.nuid import Nuid
 from jetstream_server.config.options import ServerOptions
-from jetstream_server.core import deliveries
+from jetstream_server.core import deliveries, handing_over
 from jetstream_server.jetstream.api import account, consumers, messages
 from jetstream_server.jetstream.api import streams as api_streams
 from jetstream_server.jetstream.api.dispatch import Api
@@ -31,6 +31,7 @@ from jetstream_server.jetstream.consumers import pull, push
 from jetstream_server.jetstream.consumers.consumer import Consumer
 from jetstream_server.jetstream.consumers.progress.progress import EXPIRED_AT_ONCE
 from jetstream_server.jetstream.context import Context
+from jetstream_server.jetstream.output import Handover
 from jetstream_server.jetstream.snapshots import archive, s2
 from jetstream_server.jetstream.streams import publishing
 from jetstream_server.jetstream.streams.batches import atomic_batch
@@ -1641,6 +1642,68 @@ def test_timers_of_very_many_take_turns(tmp_path: Path, monkeypatch: pytest.Monk
     for number in range(45):
         again = bench.say(b"PUB $JS.API.CONSUMER.MSG.NEXT.B.C%d r 0\r\n\r\n" % number)
         assert b"$JS.ACK.B.C%d.2.1." % number in again
+
+
+@pytest.mark.parametrize(("kind", "weight"), [("sources", 1), ("mirror", 1), ("republishing", 4)])
+def test_what_is_copied_within_the_server_takes_turns(
+    tmp_path: Path, kind: str, weight: int
+) -> None:
+    """Of a stream of 100,000 messages others copied ten thousand at once, in 0.2 to 0.7 s."""
+    bench, count, names = Bench(tmp_path), 6000, ("t", "u")
+    bench.ask("STREAM.CREATE.O", {"name": "O", "subjects": ["o.>"]})
+    bench.say(b"".join(b"PUB o.%d 0\r\n\r\n" % (n % 7) for n in range(count)))
+    origin: dict[str, Any] = {"sources": [{"name": "O"}]}
+    if kind == "mirror":
+        origin = {"mirror": {"name": "O"}}
+    if kind == "republishing":
+        origin["republish"] = {"src": ">", "dest": "again.>"}
+    for name in names:
+        bench.ask(f"STREAM.CREATE.{name}", {"name": name, **origin})
+    catalog = bench.node.accounts["$G"].catalog
+    assert catalog is not None
+    stores = [catalog.streams[name].store for name in names]
+    copied, most = [0, 0], 0
+    for cycle in range(10_000):
+        deadline = bench.node.next_deadline()
+        bench.now = max(bench.now, deadline or bench.now)
+        bench.turn()
+        bench.commit.drain()
+        before = sum(copied)
+        bench.node.release(bench.node.take_held(), bench.now)
+        copied = [store.last_seq for store in stores]
+        most = max(most, sum(copied) - before)
+        assert cycle < 100 or abs(copied[0] - copied[1]) < count / 2 or count in copied
+        if copied == [count, count]:
+            break
+    assert copied == [count, count]
+    assert 20 < most <= handing_over.UNDER_WAY_AT_ONCE // weight + 2 * handing_over.OF_ONE_AT_ONCE
+
+
+def test_copying_goes_on_after_a_flush_that_failed(tmp_path: Path) -> None:
+    bench, count = Bench(tmp_path), 2000
+    bench.ask("STREAM.CREATE.O", {"name": "O", "subjects": ["o.>"]})
+    bench.say(b"PUB o.x 0\r\n\r\n" * count)
+    bench.ask("STREAM.CREATE.t", {"name": "t", "sources": [{"name": "O"}]})
+    catalog = bench.node.accounts["$G"].catalog
+    assert catalog is not None
+    store, lost = catalog.streams["t"].store, 0
+    for _ in range(10_000):
+        bench.now = max(bench.now, bench.node.next_deadline() or bench.now)
+        bench.turn()
+        bench.commit.drain()
+        held = bench.node.take_held()
+        if (
+            store.last_seq > 500
+            and lost < 3
+            and any(isinstance(send, Handover) for _, sends in held for send in sends)
+        ):
+            lost += 1
+            bench.node.drop(held)
+        else:
+            bench.node.release(held, bench.now)
+        if store.last_seq == count:
+            break
+    assert lost == 3 and store.last_seq == count
 
 
 def test_no_turn_copies_very_much() -> None:

@@ -207,8 +207,16 @@ class Machine:
         node, name = self.node, account.name
         vault = WatchedVault(root, name, self.commit, disk, block_bytes=self.block_bytes)
         vault.witness, vault.account = self.witness, name
-        context = Context(name, node.name, "", account.sublist, account.output, node.nuid)
-        context.log = self._note
+        context = Context(
+            name,
+            node.name,
+            "",
+            account.sublist,
+            account.output,
+            node.nuid,
+            workload=node.workload,
+            log=self._note,
+        )
         account.catalog = catalog = Catalog(context, vault)
         catalog.recover(now)
         Api(catalog).subscribe()

@@ -23,6 +23,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 
+from jetstream_server.core.handing_over import HandingOver
+
 UNITS_OF_TURN = 60  # of about 0.1 ms
 FILE_UNITS = 10  # of a request that makes, changes or removes files
 UNIT_BYTES = 4096  # of a request's body
@@ -47,6 +49,7 @@ class Workload:
         waiting: those who want something taken on; whoever got nothing in this turn comes first, in
             the order in which they asked.
         turn: its number.
+        handing: of messages from consumers to others within the server.
     """
 
     def __init__(self, units_max: int = sys.maxsize) -> None:
@@ -57,6 +60,7 @@ class Workload:
         self._unserved = 0  # of them, how many got nothing in this turn
         self._served: set[object] = set()  # the clients that got something
         self.turn = 0
+        self.handing = HandingOver()
         self._hears = False
         self._slices_left = sys.maxsize  # until there are turns
         # The first turn in which one was put off that is to be done still, 0 if there is none; and

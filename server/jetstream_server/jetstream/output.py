@@ -43,10 +43,15 @@ class Publish:
 
 @dataclass(slots=True)
 class Handover:
-    """Messages for a receiver inside this server: a mirror, a source, an import."""
+    """Messages for a receiver inside this server: a mirror, a source, an import.
+
+    Attributes:
+        weight: what they count as until they are taken (`core/handing_over.py`).
+    """
 
     subscription: Subscription
     run: PubRun
+    weight: int
 
 
 @dataclass(slots=True)
@@ -122,13 +127,16 @@ class Output:
         self.delivered_bytes += len(data)
         self.stir()
 
-    def hand_over(self, subscription: Subscription, run: PubRun) -> None:
+    def hand_over(self, subscription: Subscription, run: PubRun, weight: int) -> None:
         """Deliver messages within the server after the flush.
+
+        Args:
+            weight: as in `Handover`.
 
         What a mirror stores must not outlive its origin's messages: their sequences would be used
         again, for messages that the mirror would then take for known ones.
         """
-        self.sends_after_flush.append(Handover(subscription, run))
+        self.sends_after_flush.append(Handover(subscription, run, weight))
         self.delivered_bytes += len(run.chunk)
         self.stir()
 

@@ -481,6 +481,8 @@ class Node:
             for send in sends:
                 if isinstance(send, Released):
                     send.answers.release(send.size)
+                elif isinstance(send, Handover):
+                    self.workload.handing.taken(send.weight)
 
     def _send(self, account: Account, sends: list[Send], now: int) -> None:
         """Send all but what reaches very many and there is no time for, and what has to follow."""
@@ -516,6 +518,7 @@ class Node:
                     elif isinstance(send, Released):
                         send.answers.release(send.size)
                     elif isinstance(send, Handover):
+                        self.workload.handing.taken(send.weight)
                         _hand_over(send, now)
                     elif waits and not self.late.has_time:
                         return at - 1

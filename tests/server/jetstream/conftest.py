@@ -271,6 +271,7 @@ class Transfers:
             for send in sends:
                 assert not isinstance(send, Frames)
                 if isinstance(send, Handover):
+                    self.context.workload.handing.taken(send.weight)
                     subscription, run = send.subscription, send.run
                     subscription.receiver.receive(Stretch.of_server(run, subscription, self.now))
                 else:

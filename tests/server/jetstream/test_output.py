@@ -57,7 +57,7 @@ def said(output: Output) -> list[bytes]:
 def test_everything_waits_for_the_flush(output):
     output.publish(b"a", b"x")
     output.frames(listen(output, b"b"), b"MSG b 9 0\r\n\r\n", 1)
-    output.hand_over(Subscription(b"c", Outlet()), run_with(b""))  # to a mirror, say
+    output.hand_over(Subscription(b"c", Outlet()), run_with(b""), 1)  # to a mirror, say
     assert not output.sends
     assert len(output.sends_after_flush) == 3
 

@@ -60,6 +60,13 @@ def room_for_all(budget: int, *matches: Match) -> tuple[int, int]:
     return max(budget // (width * _FRAME_BYTES), 1), budget // width
 
 
+def is_within(match: Match) -> bool:
+    """Tell whether somebody is reached who is within the server, as a mirror is."""
+    if match.only is not None:
+        return match.only.outlet is None
+    return any(each.outlet is None for group in (match.plain, *match.queues) for each in group)
+
+
 class Delivery:
     """Sends the messages and statuses of one consumer.
 
@@ -74,6 +81,7 @@ class Delivery:
         self.headers_only = headers_only
         self._turn = 0  # the member of a queue group that was served last
         self._in_flight = context.output.in_flight
+        self._handing = context.workload.handing
 
     def match(self, subject: bytes) -> Match:
         """Return what a subject reaches, in whatever account."""
@@ -143,7 +151,9 @@ class Delivery:
         if outlet is None:
             places = range(batch.count) if picks is None else picks
             run = PubRun.of([self._message(batch, at, extra) for at in places])
-            self._output.hand_over(subscription, run)
+            weight = run.count * self._handing.weight_of(subscription.receiver)
+            self._handing.began(weight)
+            self._output.hand_over(subscription, run, weight)
             return len(run.chunk)
         window = batch.window
         data, content_bytes = encode_deliveries(

@@ -60,7 +60,9 @@ def suited(stream: Stream, config: ConsumerConfig) -> ConsumerConfig:
     if isinstance(existing, Consumer):
         start = existing.config  # where it once started cannot be changed, and does not matter
     else:
-        start = ConsumerConfig() if stream.config.retention == "workqueue" else config
+        start = (
+            ConsumerConfig.model_construct() if stream.config.retention == "workqueue" else config
+        )
     for field in ("deliver_policy", "opt_start_seq", "opt_start_time"):
         changes[field] = getattr(start, field)
     return config.model_copy(update=changes)

@@ -8,13 +8,14 @@ read (`ConsumerContext.is_blocked`).
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 
 from jetstream_server.base import limits
 from jetstream_server.core.sublist import Match
 from jetstream_server.core.subscription import Stretch
 from jetstream_server.jetstream.consumers.consumer_context import ConsumerContext
-from jetstream_server.jetstream.consumers.delivery import room_for_all
+from jetstream_server.jetstream.consumers.delivery import is_within, room_for_all
 from jetstream_server.jetstream.consumers.flow_control import FlowControl
 from jetstream_server.jetstream.consumers.inactivity import Inactivity
 from jetstream_server.jetstream.consumers.pacing import RateLimit
@@ -45,6 +46,8 @@ class Push:
         config = shared.config
         self._shared = shared
         self._supply = supply
+        self._go_on = shared.wake  # the same each time, so that it waits once
+        self._handing = shared.stream.context.workload.handing
         self._inactivity = inactivity
         self._take_last = take_last
         self.subject = config.deliver_subject.encode()
@@ -97,6 +100,7 @@ class Push:
             return
         match = shared.delivery.match(self.subject)
         budget = TURN_BYTES
+        within = is_within(match)
         while True:
             if budget <= 0:
                 shared.wake()
@@ -106,18 +110,23 @@ class Push:
                 return
             if self._flow is not None and self._flow.is_stalled:
                 return
-            sent = self._deliver(match, budget, now)
+            room = self._handing.room_for(match) if within else sys.maxsize
+            if not room:
+                self._handing.wait(self._go_on, is_served=budget < TURN_BYTES)
+                return
+            sent = self._deliver(match, room, budget, now)
             if not sent:
                 if self._searches:
                     shared.wake()
                 return
             budget -= sent
 
-    def _deliver(self, match: Match, budget: int, now: int) -> int:
-        """Deliver one batch; return the bytes queued, 0 when nothing may go."""
+    def _deliver(self, match: Match, room: int, budget: int, now: int) -> int:
+        """Deliver one batch of so many messages and bytes at most; return the bytes queued, 0 when
+        nothing may go."""
         shared = self._shared
         count_max, bytes_max = room_for_all(budget, match)
-        offer = self._supply.prepare(count_max, bytes_max, now)
+        offer = self._supply.prepare(min(count_max, room), bytes_max, now)
         self._searches = offer is None and self._supply.is_searching
         if offer is None:
             return 0

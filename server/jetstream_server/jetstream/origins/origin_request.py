@@ -72,7 +72,7 @@ class OriginRequest:
         filters = [rule.src or ">" for rule in source.subject_transforms]
         if source.filter_subject:
             filters = [source.filter_subject]
-        config = ConsumerConfig(
+        config = ConsumerConfig.model_construct(
             name=self.name,
             **self._start(position),
             ack_wait=_ACK_WAIT_NS,
