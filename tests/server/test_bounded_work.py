@@ -1644,6 +1644,47 @@ def test_timers_of_very_many_take_turns(tmp_path: Path, monkeypatch: pytest.Monk
         assert b"$JS.ACK.B.C%d.2.1." % number in again
 
 
+@pytest.mark.parametrize("verb", ["CONSUMER.MSG.NEXT.B.c", "STREAM.MSG.GET.B", "STREAM.INFO.B"])
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"batch":1,"x":[' + b"1," * 700 + b"]",
+        b'{"batch":1,"x":[' + b"1," * 700 + b"1]}",
+        b'{"batch":1,' + b",".join(b'"k%d":{}' % n for n in range(900)) + b"}",
+    ],
+    ids=["broken", "unknown", "long"],
+)
+def test_requests_that_are_looked_at_letter_by_letter_take_turns(
+    tmp_path: Path, verb: str, body: bytes
+) -> None:
+    """600 such bodies of 15 KB kept a PING waiting for 12 seconds."""
+    bench = Bench(tmp_path)
+    bench.ask("CONSUMER.CREATE.B.c", consumer_of_all("c") | {"stream_name": "B"})
+    request = b"PUB $JS.API.%b r %d\r\n%b\r\n" % (verb.encode(), len(body), body)
+    bench.say(request)
+    bench.lines_of_turns = []
+    said = bench.say(request * 100)
+    assert said.count(b"MSG r 1 ") == 100 or "NEXT" in verb
+    assert 5 * max(bench.lines_of_turns) < sum(bench.lines_of_turns)
+    assert max(bench.lines_of_turns) < 80_000
+
+
+def test_a_request_too_many_does_not_look_at_all_that_wait(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    config = consumer_of_all("c") | {"stream_name": "B"}
+    config["config"]["max_waiting"] = 2000
+    bench.ask("CONSUMER.CREATE.B.c", config)
+    pull = b'{"batch":1,"expires":60000000000}'
+    one = b"PUB $JS.API.CONSUMER.MSG.NEXT.B.c r %d\r\n%b\r\n" % (len(pull), pull)
+    bench.say(one * 2000)
+    bench.lines_of_turns = []
+    said = bench.say(one * 10)
+    assert said.count(b"409 Exceeded MaxWaiting") == 10
+    assert sum(bench.lines_of_turns) < 4000
+    bench.now += 61 * SECOND
+    assert bench.say(one * 10).count(b"408 Request Timeout") == 2000
+
+
 @pytest.mark.parametrize(("kind", "weight"), [("sources", 1), ("mirror", 1), ("republishing", 4)])
 def test_what_is_copied_within_the_server_takes_turns(
     tmp_path: Path, kind: str, weight: int

@@ -468,7 +468,7 @@ def pause(catalog: Catalog, request: Request) -> dict[str, Any]:
 def _read_unpin(context: Context, request: Request) -> ConsumerUnpinRequest:
     if not request.body:
         raise errors.INVALID_JSON("unexpected end of JSON input")
-    body = decode(request.body, ConsumerUnpinRequest, strict=False)
+    body = decode(request.body, ConsumerUnpinRequest, strict=False, spend=context.workload.spend)
     if not body.group:
         raise errors.INVALID_JSON("consumer group not specified")
     check_group(body.group)
@@ -502,7 +502,9 @@ def reset(catalog: Catalog, request: Request) -> dict[str, Any] | None:
     if not isinstance(consumer, Consumer):
         return None
     check_required_level(request.headers)
-    body = decode(request.body, ConsumerResetRequest, strict=False)
+    body = decode(
+        request.body, ConsumerResetRequest, strict=False, spend=catalog.context.workload.spend
+    )
     sequence = reset_consumer(consumer, body.seq, request.now)
     consumer.shared.is_reset_by_server = is_from_server(request.sender)
     if has_header(request.headers, IDENTITY):

@@ -34,12 +34,12 @@ def read_body_in_steps(
     """Do as `read_body` does, with pauses in which others have their turn."""
     body = request.body
     try:
-        return (yield from decode_in_steps(body, model))
+        return (yield from decode_in_steps(body, model, spend=context.workload.spend))
     except ApiError as error:
         if context.is_strict:
             raise
         _warn(context, request, error)
-        return (yield from decode_in_steps(body, model, strict=False))
+        return (yield from decode_in_steps(body, model, strict=False, spend=context.workload.spend))
 
 
 def read_body_if_json(context: Context, request: Request, model: type[Model]) -> Model:
@@ -53,13 +53,14 @@ def read_body_if_json(context: Context, request: Request, model: type[Model]) ->
 
 
 def _read(context: Context, request: Request, body: bytes, model: type[Model]) -> Model:
+    spend = context.workload.spend
     if context.is_strict:
-        return decode(body, model)
+        return decode(body, model, spend=spend)
     try:
-        return decode(body, model)
+        return decode(body, model, spend=spend)
     except ApiError as error:
         _warn(context, request, error)
-        return decode(body, model, strict=False)
+        return decode(body, model, strict=False, spend=spend)
 
 
 def _warn(context: Context, request: Request, error: ApiError) -> None:

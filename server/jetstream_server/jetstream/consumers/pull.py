@@ -13,6 +13,7 @@ from operator import attrgetter, itemgetter
 
 from jetstream_server import API_LEVEL
 from jetstream_server.base import limits
+from jetstream_server.base.clock import NEVER
 from jetstream_server.core.sublist import Match
 from jetstream_server.core.subscription import Stretch
 from jetstream_server.jetstream.consumers.consumer_context import ConsumerContext
@@ -56,6 +57,7 @@ class Pull:
         self._inactivity = inactivity
         # Insertion order is the order of service; a served request moves to the end.
         self._waiting: dict[PullRequest, None] = {}
+        self._none_expires_before = NEVER  # of those that wait
         self._searches = False  # whether a search for messages goes on in the next turn
         self._is_behind = False  # whether it is not known yet what there is to send
         self.pin = Pin()
@@ -88,7 +90,7 @@ class Pull:
         if level is not None and not _offers_level(level):
             shared.delivery.status(reply, b"412 Required Api Level")
             return
-        request = parse_request(reply, body, now)
+        request = parse_request(reply, body, now, shared.stream.context.workload.spend)
         if isinstance(request, str):
             line = b"400 Bad Request - " + request.encode()
             shared.delivery.status(reply, line)
@@ -167,6 +169,8 @@ class Pull:
             self._waiting = dict.fromkeys(sorted(self._waiting, key=_priority))
 
     def _watch(self, request: PullRequest) -> None:
+        if 0 < request.expires_at < self._none_expires_before:
+            self._none_expires_before = request.expires_at
         if request.deadline:
             self._shared.timers.schedule(request, request.deadline)
 
@@ -497,9 +501,14 @@ class Pull:
         self._watch(request)
 
     def _prune(self, now: int) -> None:
+        """Drop the requests that have expired, of which the timers have yet to tell."""
+        if now < self._none_expires_before:
+            return  # or each request too many would look at all that wait
         for request in list(self._waiting):
             if 0 < request.expires_at <= now:
                 self._drop(request, b"408 Request Timeout", request.pending_fields)
+        ends = (each.expires_at for each in self._waiting if each.expires_at)
+        self._none_expires_before = min(ends, default=NEVER)
 
     def drop_unheard(self) -> None:
         """Forget the requests to whose replies nobody listens any more."""

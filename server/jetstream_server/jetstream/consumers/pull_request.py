@@ -14,7 +14,16 @@ from typing import Any
 import orjson
 
 from jetstream_server.base.errors import ApiError
-from jetstream_server.jetstream.wire.go_json import Duration, GoModel, Int, Int64, decode
+from jetstream_server.jetstream.wire.go_json import (
+    READ_BYTES_OF_UNIT,
+    Duration,
+    GoModel,
+    Int,
+    Int64,
+    Spend,
+    decode,
+    spend_nothing,
+)
 
 _FIELD_TYPES: dict[str, type] = {
     "batch": int,
@@ -29,6 +38,7 @@ _FIELD_TYPES: dict[str, type] = {
     "priority": int,
 }
 _NUMBER_MAX = 2**63 - 1
+_ODD_UNITS = 0.5  # of the workload, to read an odd one
 
 
 class PullBody(GoModel):
@@ -103,16 +113,23 @@ class PullRequest:
         )
 
 
-def parse_request(reply: bytes, body: bytes, now: int) -> PullRequest | str:
-    """Return the request of a body, or the reason for `400 Bad Request`."""
+def parse_request(
+    reply: bytes, body: bytes, now: int, spend: Spend = spend_nothing
+) -> PullRequest | str:
+    """Return the request of a body, or the reason for `400 Bad Request`.
+
+    Args:
+        spend: told of the units of work that it takes to read an odd one.
+    """
     if body[:1] != b"{":
         return PullRequest(reply, _parse_batch(body), is_text=True)
     fields = _quick_fields(body)
     if fields is None:
+        spend(_ODD_UNITS + len(body) / READ_BYTES_OF_UNIT)
         try:
             # Not by pydantic's `model_dump`, for which it makes a serializer first: that takes tens
             # of milliseconds, and the first such request would keep others waiting.
-            fields = dict(decode(body, PullBody, strict=False))
+            fields = dict(decode(body, PullBody, strict=False, spend=spend))
         except ApiError as error:
             # The genuine server's struct has no name here.
             text = error.description.removeprefix("invalid JSON: ")

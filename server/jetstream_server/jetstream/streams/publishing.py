@@ -60,9 +60,11 @@ _MESSAGES_OF_UNIT = 50_000
 _SINGLES_OF_UNIT = 3
 _COSTLY_OF_UNIT = 4
 _NEW_OF_UNIT = 25
+_IN_MEMORY_OF_UNIT = 40  # an object is made of each
 _AT_ONCE = 4000
+_IN_MEMORY_AT_ONCE = 800
 _TRIMMED_AT_ONCE = 1000  # for each of which another message may go
-_COSTLY_AT_ONCE = 120
+_COSTLY_AT_ONCE = 60
 _FEW_MESSAGES = 64  # of which nothing is counted
 
 
@@ -99,6 +101,7 @@ class StreamPublishing:
         self._at_once = _AT_ONCE
         self._weight = 1  # of a message that is taken on its own
         self._costs = 1  # of one that is not
+        self._is_in_memory = contents.config.storage == "memory"
         self.atomic_batches: AtomicBatches | None = None
         self.fast_batches: FastBatches | None = None
         self.follow(contents.config)
@@ -110,9 +113,11 @@ class StreamPublishing:
         self._is_costly = bool(config.republish or config.subject_transform or has_filter)
         self._trims = config.max_msgs_per_subject > 0
         self._at_once = _TRIMMED_AT_ONCE if self._trims else _AT_ONCE
+        if self._is_in_memory:
+            self._at_once = min(self._at_once, _IN_MEMORY_AT_ONCE)
         if self._is_costly:
             self._at_once = _COSTLY_AT_ONCE
-        self._costs = 2 if config.republish else 1
+        self._costs = 3 if config.republish else 1
         self._weight = 2 if config.allow_msg_counter or config.allow_msg_schedules else 1
         if not config.allow_atomic:
             if self.atomic_batches is not None:
@@ -180,6 +185,9 @@ class StreamPublishing:
             return any(self._take_next(stretch, index) for index in range(start, stop))
         if self._is_costly:
             units = (stop - start) * self._costs / _COSTLY_OF_UNIT
+            self._context.workload.spend(units, stretch.answers)
+        elif self._is_in_memory:
+            units = (stop - start) / _IN_MEMORY_OF_UNIT
             self._context.workload.spend(units, stretch.answers)
         chunk, fields, name, index = run.chunk, run.fields, self._wire_name, start
         while index < stop:

@@ -306,7 +306,7 @@ def test_every_short_request_is_read_as_letter_by_letter(seed: int, strict: bool
         body = (
             random.choice([b"", b" "]) + body + random.choice([b"", b"", b"", b" {}", b"x", b"}"])
         )
-        precisely = go_json._read_precisely(body, strict)
+        precisely = go_json._read_precisely(body, strict, go_json.spend_nothing)
         expected = outcome(
             lambda read=precisely: go_json._decode_nodes(*read, StreamConfigRequest, strict)  # type: ignore[call-arg, misc]
         )
@@ -358,7 +358,7 @@ def test_mistakes_at_the_beginning_of_a_long_request_are_told_as_in_a_short_one(
     ],
 )
 def test_what_counts_as_no_request(body: bytes) -> None:
-    nodes, broken = go_json._read_precisely(body, True)
+    nodes, broken = go_json._read_precisely(body, True, go_json.spend_nothing)
     is_empty = broken is None and len(nodes) == 1 and nodes[0].kind == "object"
     is_empty = is_empty and not nodes[0].value
     assert go_json.is_empty_request(body) is (is_empty or not body)

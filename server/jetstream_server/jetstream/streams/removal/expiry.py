@@ -26,6 +26,7 @@ Ranges = list[tuple[int, int]]
 _GRANULARITY_NS = 250 * MILLISECOND
 # When much is over at once, others get their turn in between: some milliseconds each.
 _REMOVED_AT_ONCE = 1000
+_MARKED_AT_ONCE = 150  # for each of which a marker may be stored
 _LOOKED_AT_ONCE = 500  # that last
 _PAUSE_NS = MILLISECOND
 
@@ -73,7 +74,7 @@ class Expiry:
         Returns:
             The ranges removed. `store_marker` sees to what is left in their place.
         """
-        due = self.ttls.pop_due(now, _REMOVED_AT_ONCE)
+        due = self.ttls.pop_due(now, self._at_once)
         if not due and not self._is_aged(now):
             return []
         if not self.config.subject_delete_marker_ttl and not self.ttls.lasting:
@@ -84,6 +85,10 @@ class Expiry:
                 removed += self._store.enforce(Limits(max_age_ns=self.config.max_age), now)
             return removed
         return self._remove_singly(due, now)
+
+    @property
+    def _at_once(self) -> int:
+        return _MARKED_AT_ONCE if self.config.subject_delete_marker_ttl else _REMOVED_AT_ONCE
 
     def next_deadline(self) -> int | None:
         """Return when something is over next; None for never."""
@@ -169,7 +174,7 @@ class Expiry:
             while (
                 message is not None
                 and message.timestamp + self.config.max_age <= now
-                and len(ended) < _REMOVED_AT_ONCE
+                and len(ended) < self._at_once
                 and left
             ):
                 if message.sequence in self.ttls.lasting:
