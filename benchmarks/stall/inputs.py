@@ -768,6 +768,17 @@ def _with_header(line: bytes) -> Callable[[int], bytes]:
     return lambda number: b"HPUB S.%d %d %d\r\n%b\r\n" % (number, *sizes, headers)
 
 
+def _odd_request(body: bytes) -> Callable[[int], bytes]:
+    """Return what asks for stream S with a body that is refused."""
+    return lambda number: b"PUB $JS.API.STREAM.INFO.S heard %d\r\n%b\r\n" % (len(body), body)
+
+
+def _odd_pull(body: bytes) -> Callable[[int], bytes]:
+    """Return what asks consumer c for messages with a body that is refused."""
+    subject = b"$JS.API.CONSUMER.MSG.NEXT.S.c"
+    return lambda number: b"PUB %b heard %d\r\n%b\r\n" % (subject, len(body), body)
+
+
 def _deliver(count: int, ack_policy: str = "explicit", **settings: object) -> Act:
     """Make stream S with so many messages, and have consumer c deliver all of them."""
 
@@ -799,16 +810,20 @@ def _have_filters(port: int) -> None:
     _api(port, _stream(retention="interest"), *readers, _consumer("all", filter_subject="S.>"))
 
 
-def _source(port: int) -> None:
-    """Make a stream that sources S, which holds 100,000 messages, and wait until it has them."""
-    with Wire(port, TIMEOUT_S) as wire:
-        wire.subscribe_inbox()
-        wire.api("STREAM.CREATE.T", {"name": "T", "sources": [{"name": "S"}]})
-        until_s = time.monotonic() + PREPARE_S_MAX
-        while wire.api("STREAM.INFO.T")["state"]["last_seq"] < 100_000:
-            if time.monotonic() > until_s:
-                raise LoadError("the stream did not get everything in time")
-            time.sleep(0.1)
+def _copy(config: dict[str, object], count: int) -> Act:
+    """Make a stream that copies S, which holds so many messages, and wait until it has them."""
+
+    def act(port: int) -> None:
+        with Wire(port, TIMEOUT_S) as wire:
+            wire.subscribe_inbox()
+            wire.api("STREAM.CREATE.T", {"name": "T", **config})
+            until_s = time.monotonic() + PREPARE_S_MAX
+            while wire.api("STREAM.INFO.T")["state"]["last_seq"] < count:
+                if time.monotonic() > until_s:
+                    raise LoadError("the stream did not get everything in time")
+                time.sleep(0.1)
+
+    return act
 
 
 def _wait_stored(wire: Wire, count: int, until_s: float) -> None:
@@ -1194,10 +1209,44 @@ INPUTS = [
         _requests(_stream(), _consumer("c")),
     ),
     Input(
+        "600 requests of 15 KB with a field that nobody knows",
+        _send(_odd_request(b'{"batch":1,"x":[' + b"1," * 7400 + b"1]}"), 600),
+        _requests(_stream()),
+    ),
+    Input(
+        "600 pulls of 15 KB that are no JSON",
+        _send(_odd_pull(b'{"batch":1,"x":[' + b"1," * 7400 + b"]"), 600),
+        _requests(_stream(), _consumer("c")),
+    ),
+    Input(
+        "30,000 pulls that are no JSON",
+        _send(_odd_pull(b"{x"), 30_000),
+        _requests(_stream(), _consumer("c")),
+    ),
+    Input(
+        "200,000 new subjects of a stream in memory",
+        _send(lambda number: b"PUB S.%d 0\r\n\r\n" % number, 200_000),
+        _requests(_stream(storage="memory")),
+    ),
+    Input(
+        "100,000 messages mirrored",
+        _copy({"mirror": {"name": "S"}}, 100_000),
+        _publish(10, 100_000),
+    ),
+    Input(
+        "100,000 messages sourced and republished",
+        _copy({"sources": [{"name": "S"}], "republish": {"src": ">", "dest": "copy.>"}}, 100_000),
+        _publish(10, 100_000),
+    ),
+    Input(
         "100,000 requests that nobody hears",
         _send(lambda number: b"PUB nobody.%d heard 0\r\n\r\n" % number, 100_000),
     ),
-    Input("100,000 messages sourced", _source, _publish(10, 100_000)),
+    Input(
+        "100,000 messages sourced",
+        _copy({"sources": [{"name": "S"}]}, 100_000),
+        _publish(10, 100_000),
+    ),
     Input("16 consumers read 100,000 messages each", _read_consumers(16), _publish(10, 100_000)),
     Input(
         "150 gets by a wildcard of 150,000 subjects in memory",

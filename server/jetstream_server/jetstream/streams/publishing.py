@@ -60,9 +60,9 @@ _MESSAGES_OF_UNIT = 50_000
 _SINGLES_OF_UNIT = 3
 _COSTLY_OF_UNIT = 4
 _NEW_OF_UNIT = 25
-_IN_MEMORY_OF_UNIT = 40  # an object is made of each
+_IN_MEMORY_OF_UNIT = 25  # an object is made of each
 _AT_ONCE = 4000
-_IN_MEMORY_AT_ONCE = 800
+_IN_MEMORY_AT_ONCE = 400
 _TRIMMED_AT_ONCE = 1000  # for each of which another message may go
 _COSTLY_AT_ONCE = 60
 _FEW_MESSAGES = 64  # of which nothing is counted
@@ -118,7 +118,8 @@ class StreamPublishing:
         if self._is_costly:
             self._at_once = _COSTLY_AT_ONCE
         self._costs = 3 if config.republish else 1
-        self._weight = 2 if config.allow_msg_counter or config.allow_msg_schedules else 1
+        takes_long = config.allow_msg_counter or config.allow_msg_schedules or config.republish
+        self._weight = 2 if takes_long else 1
         if not config.allow_atomic:
             if self.atomic_batches is not None:
                 self.atomic_batches.close()
