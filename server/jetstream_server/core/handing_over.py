@@ -15,6 +15,7 @@ from jetstream_server.core.sublist import Match
 from jetstream_server.core.subscription import Receiver
 
 UNDER_WAY_AT_ONCE = 400
+BYTES_OF_ONE = 512  # so many bytes count as a message more
 OF_ONE_AT_ONCE = 4  # that a consumer may hand over as long as there is any room
 
 

@@ -26,15 +26,16 @@ from collections.abc import Callable
 from jetstream_server.core.handing_over import HandingOver
 
 UNITS_OF_TURN = 60  # of about 0.1 ms
+REQUEST_UNITS = 1.5  # of one that only looks
 FILE_UNITS = 10  # of a request that makes, changes or removes files
 UNIT_BYTES = 4096  # of a request's body
-ANSWER_UNIT_BYTES = 2048  # of an answer in JSON
+ANSWER_UNIT_BYTES = 1024  # of an answer in JSON
 SUBJECTS_OF_UNIT = 10_000  # that an answer has looked at all together
 
 
-def units_of(size: int, *, is_costly: bool) -> int:
+def units_of(size: int, *, is_costly: bool) -> float:
     """Return what a request with a body of this many bytes is worth."""
-    return (FILE_UNITS if is_costly else 1) + size // UNIT_BYTES
+    return (FILE_UNITS if is_costly else REQUEST_UNITS) + size // UNIT_BYTES
 
 
 class Workload:
@@ -58,6 +59,7 @@ class Workload:
         self.used = 0.0
         self.waiting: list[Callable[[], None]] = []
         self._unserved = 0  # of them, how many got nothing in this turn
+        self._held_up: list[Callable[[], None]] = []  # until the disk is not behind any more
         self._served: set[object] = set()  # the clients that got something
         self.turn = 0
         self.handing = HandingOver()
@@ -81,7 +83,10 @@ class Workload:
         if self.used:
             self.used = 0.0
             self._served.clear()
-        if self.waiting and not self.is_held:
+        if self._held_up and not self.is_held:
+            self.waiting = self._held_up + self.waiting
+            self._held_up = []
+        if self.waiting:
             self._go_on()
 
     def end(self) -> None:
@@ -140,13 +145,18 @@ class Workload:
         """Return whether this turn has taken on as much as it has time for."""
         return self.used >= self._units_max
 
-    def wait(self, go_on: Callable[[], None], client: object = None) -> None:
+    def wait(
+        self, go_on: Callable[[], None], client: object = None, *, makes_files: bool = False
+    ) -> None:
         """Have `go_on` called when a turn begins that may take on something.
 
         Args:
             client: as `takes` was told.
+            makes_files: what waits does, so it waits for the disk as well.
         """
-        if client in self._served:
+        if makes_files and self.is_held:
+            self._held_up.append(go_on)
+        elif client in self._served:
             self.waiting.append(go_on)
         else:
             self.waiting.insert(self._unserved, go_on)
@@ -155,4 +165,4 @@ class Workload:
     @property
     def is_due(self) -> bool:
         """Return whether somebody waits just for another turn."""
-        return bool(self.waiting) and not self.is_held
+        return bool(self.waiting) or bool(self._held_up and not self.is_held)

@@ -314,7 +314,7 @@ class Node:
             self._forget_given_up()
         workload = self.workload
         hears = bool(self._fed or self._strangers)
-        if workload.waiting:  # who has waited comes first
+        if workload.is_due:  # who has waited comes first
             fresh = self._fed.take_fresh()
             workload.begin(hears=hears)
             for session in fresh:
@@ -431,7 +431,7 @@ class Node:
             return 0
         if self._given_up or self._reviewed or self.late.waiting:
             return 0
-        if self.workload.waiting and self.workload.is_due:
+        if self.workload.is_due:
             return 0
         deadline, other = self._timers.next_at, self._account_timers.next_at
         if other < deadline:

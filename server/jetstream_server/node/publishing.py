@@ -33,7 +33,7 @@ from jetstream_server.protocol.ops import STRIDE, PubRun
 
 # How many trace events one client has in a turn: a trace costs a hundred times what its message
 # does.
-TRACE_EVENTS_OF_TURN_MAX = 200
+TRACE_EVENTS_OF_TURN_MAX = 100
 # What may be put off, together with what follows it.
 _REQUESTS = b"$JS."
 # How many are looked at one by one, which takes microseconds each.

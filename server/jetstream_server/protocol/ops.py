@@ -62,6 +62,11 @@ class PubRun:
         at = index * STRIDE
         return self.chunk[self.fields[at + PAYLOAD_START] : self.fields[at + PAYLOAD_STOP]]
 
+    def header_size(self, index: int) -> int:
+        """Return the bytes of the header block of one message."""
+        at = index * STRIDE
+        return self.fields[at + PAYLOAD_START] - self.fields[at + HEADER_START]
+
     def size(self, index: int) -> int:
         """Return the bytes of one message: subject, reply, headers and payload."""
         subject, subject_stop, reply, reply_stop, header, _, stop = self.fields[

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jetstream_server.core.workload import FILE_UNITS, UNIT_BYTES, Workload, units_of
+from jetstream_server.core.workload import FILE_UNITS, REQUEST_UNITS, UNIT_BYTES, Workload, units_of
 
 
 def test_a_turn_takes_on_so_much_and_the_others_go_on_in_their_order() -> None:
@@ -67,17 +67,23 @@ def test_while_the_disk_is_behind_only_what_makes_files_waits() -> None:
     heard: list[str] = []
     assert not workload.takes(units_of(0, is_costly=True))
     assert workload.takes(units_of(0, is_costly=False))
-    workload.wait(lambda: heard.append("a"))
+    workload.wait(lambda: heard.append("files"), makes_files=True)
     workload.begin()
     assert not heard and not workload.is_due
+    workload.wait(lambda: heard.append("a"))
+    assert workload.is_due
+    workload.begin()  # others had to wait for the disk as well, a publish as long as for a flush
+    assert heard == ["a"] and not workload.is_due
+    workload.wait(lambda: heard.append("b"))
     workload.is_held = False
     assert workload.is_due
     workload.begin()
-    assert heard == ["a"]
+    assert heard == ["a", "files", "b"] and not workload.is_due
 
 
 def test_what_is_long_is_worth_more() -> None:
-    assert units_of(0, is_costly=False) == 1
+    assert units_of(0, is_costly=False) == REQUEST_UNITS
+    assert units_of(UNIT_BYTES, is_costly=False) == REQUEST_UNITS + 1
     assert units_of(10 * UNIT_BYTES, is_costly=True) == FILE_UNITS + 10
 
 

@@ -124,7 +124,7 @@ class Api:
                 units = units_of(len(payload), is_costly=route.is_costly)
                 if answers.postponed or not workload.takes(units, answers):
                     answers.postpone(stretch.postponed_from(index))
-                    workload.wait(answers.look_again, answers)
+                    workload.wait(answers.look_again, answers, makes_files=route.is_costly)
                     return
             request = Request(subject, tokens, payload, headers, reply, sender, now)
             try:
@@ -162,7 +162,9 @@ class Api:
         refused = isinstance(outcome, ApiError)
         fields = _refusal(route, outcome) if isinstance(outcome, ApiError) else outcome
         body = encode({"type": TYPE + route.response, **fields})
-        self._context.workload.spend(len(body) // ANSWER_UNIT_BYTES)
+        # Of what makes files, a short answer is counted with it.
+        units = len(body) // ANSWER_UNIT_BYTES if route.is_costly else len(body) / ANSWER_UNIT_BYTES
+        self._context.workload.spend(units)
         if request.reply:
             output = self._context.output
             if self._is_of_full_disk(outcome):

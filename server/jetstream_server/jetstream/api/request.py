@@ -87,7 +87,10 @@ class Route:
 
 # The second tokens of the costly verbs.
 _COSTLY = frozenset(
-    ("CREATE", "DURABLE", "UPDATE", "DELETE", "LIST", "NAMES", "PURGE", "SNAPSHOT", "RESTORE")
+    (
+        *("CREATE", "DURABLE", "UPDATE", "DELETE", "LIST", "NAMES", "PURGE", "SNAPSHOT", "RESTORE"),
+        *("PAUSE", "RESET", "UNPIN"),
+    )
 )
 
 ROUTES: list[Route] = []

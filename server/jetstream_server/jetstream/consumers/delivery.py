@@ -17,6 +17,7 @@ from bisect import bisect_left
 from dataclasses import dataclass
 from typing import cast
 
+from jetstream_server.core.handing_over import BYTES_OF_ONE
 from jetstream_server.core.relay import REPLY_PREFIX, resolved
 from jetstream_server.core.sublist import Match
 from jetstream_server.core.subscription import Subscription
@@ -151,7 +152,8 @@ class Delivery:
         if outlet is None:
             places = range(batch.count) if picks is None else picks
             run = PubRun.of([self._message(batch, at, extra) for at in places])
-            weight = run.count * self._handing.weight_of(subscription.receiver)
+            count = run.count + len(run.chunk) // BYTES_OF_ONE
+            weight = count * self._handing.weight_of(subscription.receiver)
             self._handing.began(weight)
             self._output.hand_over(subscription, run, weight)
             return len(run.chunk)

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable
 
 from jetstream_server.base import limits
+from jetstream_server.core.handing_over import BYTES_OF_ONE
 from jetstream_server.core.sublist import Match
 from jetstream_server.core.subscription import Stretch
 from jetstream_server.jetstream.consumers.consumer_context import ConsumerContext
@@ -126,7 +127,9 @@ class Push:
         nothing may go."""
         shared = self._shared
         count_max, bytes_max = room_for_all(budget, match)
-        offer = self._supply.prepare(min(count_max, room), bytes_max, now)
+        if room < sys.maxsize:
+            count_max, bytes_max = min(count_max, room), min(bytes_max, room * BYTES_OF_ONE)
+        offer = self._supply.prepare(count_max, bytes_max, now)
         self._searches = offer is None and self._supply.is_searching
         if offer is None:
             return 0

@@ -58,6 +58,7 @@ _MESSAGES_OF_UNIT = 50_000
 # that are taken one by one, those that are copied elsewhere or stored under another subject, and
 # those whose subject is new or for which another message goes.
 _SINGLES_OF_UNIT = 3
+_HEADERS_OF_UNIT = 500  # bytes
 _COSTLY_OF_UNIT = 4
 _NEW_OF_UNIT = 25
 _IN_MEMORY_OF_UNIT = 25  # an object is made of each
@@ -118,8 +119,8 @@ class StreamPublishing:
         if self._is_costly:
             self._at_once = _COSTLY_AT_ONCE
         self._costs = 3 if config.republish else 1
-        takes_long = config.allow_msg_counter or config.allow_msg_schedules or config.republish
-        self._weight = 2 if takes_long else 1
+        takes_long = config.allow_msg_counter or config.allow_atomic or config.republish
+        self._weight = 6 if config.allow_msg_schedules else 3 if takes_long else 1
         if not config.allow_atomic:
             if self.atomic_batches is not None:
                 self.atomic_batches.close()
@@ -210,7 +211,8 @@ class StreamPublishing:
         off."""
         if self._put_off_late(stretch, index):
             return True
-        self._context.workload.spend(self._weight / _SINGLES_OF_UNIT, stretch.answers)
+        units = self._weight / _SINGLES_OF_UNIT + stretch.run.header_size(index) / _HEADERS_OF_UNIT
+        self._context.workload.spend(units, stretch.answers)
         looking = self._take_one(stretch.run, index, stretch.now, stretch=stretch)
         return bool(looking) and self._has_to_pause(stretch, index, looking)
 

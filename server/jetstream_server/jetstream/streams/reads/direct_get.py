@@ -15,13 +15,14 @@ from jetstream_server import API_LEVEL
 from jetstream_server.base.errors import StoreError
 from jetstream_server.core.answers import Answers
 from jetstream_server.core.subscription import Stretch
-from jetstream_server.core.workload import Workload, units_of
+from jetstream_server.core.workload import UNIT_BYTES, Workload
 from jetstream_server.jetstream.output import Output
 from jetstream_server.jetstream.streams.messages.publish_headers import header
 from jetstream_server.jetstream.streams.reads.direct_replies import DirectReplies
 from jetstream_server.jetstream.streams.reads.direct_search import DirectSearch, Steps
 from jetstream_server.jetstream.streams.reads.direct_selection import Selection, decode
 from jetstream_server.jetstream.streams.reads.sliced_answer import SlicedAnswer
+from jetstream_server.jetstream.wire.go_json import READ_BYTES_OF_UNIT
 from jetstream_server.kernels.single_gets import encode_found, sequences_asked, subjects_asked
 from jetstream_server.protocol.ops import PubRun
 from jetstream_server.store.ports import MessageStore
@@ -117,9 +118,7 @@ class DirectGet:
                 except StoreError:
                     together = False  # then each one is told
             body = run.payload(index)
-            if answers is not None and not workload.takes(
-                units_of(len(body), is_costly=False), answers
-            ):
+            if answers is not None and not workload.takes(1 + len(body) / UNIT_BYTES, answers):
                 break
             sliced = self._answer(replies, run, index, body, answers)
             index += 1
@@ -190,6 +189,8 @@ class DirectGet:
             return _REQUIRED
         if not body and not subject:
             return _EMPTY
+        if len(body) > READ_BYTES_OF_UNIT:
+            self._workload.spend(2 * len(body) / READ_BYTES_OF_UNIT)
         wanted = decode(body) if body else Selection()
         if wanted is None:
             return _MALFORMED
