@@ -12,7 +12,9 @@ is. In a cluster another id may be that of another member; there a look finds wh
 
 What a look finds:
 
-    the row                     it is there, and so is all that has lower sequences
+    the row                     it is there, and so is all that has lower sequences; unless a second
+                                attempt of its task has stored it again, at the same sequence by
+                                chance: so those of a few other tasks are looked at as well
     another message             the sequence was given twice, and rows are gone
     no message                  limits, a purge, a reader or a later row of its subject may have
                                 removed it: that cannot be told, and the next lower one is looked at
@@ -39,6 +41,7 @@ from jetstream_spark.sink.message_ids import id_of_row
 from jetstream_spark.sink.stored_ids import ID_HEADER
 
 _log = logging.getLogger("jetstream_spark")
+_FOUND_MAX = 4  # of one server, after which no more are looked at
 _PREFIX = ID_HEADER.lower() + b":"
 
 
@@ -115,12 +118,13 @@ def first_gone(
     """Look whether a stream still has what it said; return a witness in whose place is another
     message now, None where nothing shows that rows are gone.
 
-    Of one server's witnesses the highest counts of which the stream can still tell anything.
+    Of one server's witnesses the highest ones count of which the stream can still tell anything.
 
     Raises:
         RetryableError: nobody answers within the control's patience.
     """
     for of_one in _by_server(witnesses):
+        found = 0
         for witness in of_one:
             try:
                 is_there = yield from _is_there(control, stream, witness)
@@ -133,7 +137,8 @@ def first_gone(
                 return None
             if is_there is False:
                 return witness
-            if is_there:
+            found += is_there is True
+            if found == _FOUND_MAX:
                 break
     return None
 

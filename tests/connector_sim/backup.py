@@ -19,6 +19,7 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import math
 from collections.abc import Callable, Generator, Iterator
 from random import Random
 from typing import Any
@@ -269,7 +270,13 @@ class Backup:
         same sequences since, those that were begun.
         """
         query, found = self._query, set()
-        committed = {batch: begun for begun, _, batch in query.sink_commits}
+        # A driver that was taken for dead may commit once more what another one has.
+        ends = query.checkpoint.committed_at
+        committed = {
+            batch: begun
+            for begun, _, batch in query.sink_commits
+            if begun <= ends.get(batch, math.inf)
+        }
         for batch, begun in query.begun.items():
             is_sure = self._program.looks_back and not self._has_varied(batch)
             since = committed.get(batch, 0.0) if is_sure else begun

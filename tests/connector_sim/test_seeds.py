@@ -106,6 +106,8 @@ FOUND_SINCE = {
     1444603: "a purge was under way while its stream was made again (simulator)",
     1564495: "a run with availableNow purged what a put-back server had stored again, unread",
     1602674: "a run ended with an error because of what it alone had seen",
+    1641329: "a second attempt stored a row again at its sequence after files were put back",
+    1647298: "a driver taken for dead committed again after files were put back (simulator)",
     1622237: "rows expired, and the stream was made anew before the look that tells",
 }
 

@@ -77,9 +77,12 @@ def test_what_a_look_finds(stream) -> None:
     for sequence, row_id in ((1, b"two"), (3, b"three"), (5, b"one")):
         gone = Witness("A", sequence, row_id)
         assert look(Witness("B", 2, b"two"), gone) == gone
-    # Below a row that is there nothing is gone, and what is not there tells nothing.
-    assert look(Witness("A", 1, b"other"), Witness("A", 5, b"five")) is None
+    # A second attempt of a task may have stored its row again at the same sequence (seed 1641329).
     gone = Witness("A", 1, b"other")
+    assert look(gone, Witness("A", 5, b"five")) == gone
+    # Of few it is looked for, as each takes a request; and what is not there tells nothing.
+    there = [Witness("A", at, b) for at, b in ((1, b"one"), (2, b"two"), (4, b"one"), (5, b"five"))]
+    assert look(Witness("A", 0, b"none"), *there) is None
     stream.control.purge(stream.name, 5, f"{stream.subject}.a")
     stream.control.request(f"STREAM.MSG.DELETE.{stream.name}", {"seq": 5})
     assert look(gone, Witness("A", 5, b"five"), Witness("A", 9, b"nine")) is None
