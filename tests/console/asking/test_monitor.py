@@ -13,6 +13,8 @@ def test_the_server_and_its_clients(run, connected):
     async def work():
         async with connected() as world:
             monitor = world.console.monitor
+            await world.console.link.client.publish("said", b"before")
+            await world.console.link.client.flush()
             vitals = await monitor.vitals()
             assert vitals.health == "ok" and vitals.version and vitals.uptime
             assert vitals.connections >= 2 and vitals.in_messages > 0 and vitals.memory > 1 << 20
