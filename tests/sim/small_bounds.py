@@ -101,7 +101,8 @@ def _slice_sizes(name: str) -> list[int]:
         return []
     if "BYTES" in name:
         return [40, 200, 2_000]
-    return [1, 5, 20] if name == "UNITS_OF_TURN" else [1, 2, 3, 10]
+    # With one a turn takes a message or two, and clients wait for longer than they are patient.
+    return [10, 5, 20] if name == "UNITS_OF_TURN" else [1, 2, 3, 10]
 
 
 @contextmanager
