@@ -13,7 +13,6 @@ from jetstream_server.config.options import JetStreamOptions, ServerOptions
 from jetstream_server.core.containment import Containment
 from jetstream_server.jetstream.api.dispatch import Api
 from jetstream_server.jetstream.catalog.catalog import Catalog
-from jetstream_server.jetstream.context import Context
 from jetstream_server.monitor.healthz import healthz
 from jetstream_server.node.auth.auth import Authenticator, User
 from jetstream_server.node.node import Node
@@ -21,6 +20,8 @@ from jetstream_server.node.session import Session
 from jetstream_server.store.disk.commit import GroupCommit
 from jetstream_server.store.disk.disk import OsDisk
 from jetstream_server.store.vault import FileVault
+
+from tests.node_context import node_context
 
 START = 1_700_000_000 * SECOND
 OPTIONS = ServerOptions(
@@ -58,16 +59,7 @@ class World:
         self.commit = GroupCommit(OsDisk())
         for name in sorted({"$G"} | {user.account for user in self.users}):
             account = self.node.add_account(name)
-            context = Context(
-                account=name,
-                server_name="n1",
-                domain="",
-                sublist=account.sublist,
-                output=account.output,
-                nuid=self.node.nuid,
-                log=note,
-                containment=self.containment,
-            )
+            context = node_context(self.node, account, note, containment=self.containment)
             vault = FileVault(self.path, name, self.commit, OsDisk())
             account.catalog = Catalog(context, vault)
             account.catalog.recover(self.now)

@@ -137,7 +137,7 @@ def first_gone(
                 return None
             if is_there is False:
                 return witness
-            found += is_there is True
+            found += bool(is_there)
             if found == _FOUND_MAX:
                 break
     return None

@@ -15,7 +15,6 @@ from jetstream_server.base.clock import MILLISECOND
 from jetstream_server.config.options import JetStreamOptions, ServerOptions
 from jetstream_server.jetstream.api.dispatch import Api
 from jetstream_server.jetstream.catalog.catalog import Catalog
-from jetstream_server.jetstream.context import Context
 from jetstream_server.jetstream.stream import Stream
 from jetstream_server.net.client_connection import ClientConnection
 from jetstream_server.net.pump import Pump
@@ -31,6 +30,7 @@ from jetstream_spark.client.control import CONSUMER_PREFIX
 from tests.connector_sim.replica import LaggingStore
 from tests.connector_sim.stale_leader import Memory, StaleLeader
 from tests.connector_sim.wire import Wire
+from tests.node_context import node_context
 from tests.sim.clock import Agenda, SimLoop, SimWorker
 from tests.sim.disk import SimDisk
 
@@ -105,15 +105,7 @@ class Server:
         self._node = node = Node(OPTIONS, self._gate(), chance, lambda level, text: None, port=4222)
         account = node.add_account(GLOBAL_ACCOUNT)
         vault = FileVault(folder.path, GLOBAL_ACCOUNT, commit, self.disk)
-        context = Context(
-            GLOBAL_ACCOUNT,
-            node.name,
-            "",
-            account.sublist,
-            account.output,
-            node.nuid,
-            workload=node.workload,
-        )
+        context = node_context(node, account)
         account.catalog = Catalog(context, vault)
         account.catalog.recover(self.agenda.clock.now_ns)
         Api(account.catalog).subscribe()

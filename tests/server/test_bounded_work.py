@@ -17,7 +17,6 @@ from typing import Any
 
 import pytest
 from jetstream_server.base.clock import MILLISECOND, SECOND
-from jetstream_server.base.nuid import Nuid
 from jetstream_server.config.options import ServerOptions
 from jetstream_server.core import deliveries, handing_over
 from jetstream_server.jetstream.api import account, consumers, messages
@@ -30,7 +29,6 @@ from jetstream_server.jetstream.configs.stream_config import StreamConfig
 from jetstream_server.jetstream.consumers import pull, push
 from jetstream_server.jetstream.consumers.consumer import Consumer
 from jetstream_server.jetstream.consumers.progress.progress import EXPIRED_AT_ONCE
-from jetstream_server.jetstream.context import Context
 from jetstream_server.jetstream.output import Handover
 from jetstream_server.jetstream.snapshots import archive, s2
 from jetstream_server.jetstream.streams import publishing
@@ -49,6 +47,7 @@ from jetstream_server.store.disk.disk import OsDisk
 from jetstream_server.store.file import FileStore
 from jetstream_server.store.vault import FileVault
 
+from tests.node_context import node_context
 from tests.traced_lines import lines_of
 
 NOW = 1_700_000_000 * SECOND
@@ -64,15 +63,7 @@ class Bench:
         self.commit = GroupCommit(OsDisk())
         self.node = Node(OPTIONS, Authenticator([]), Random(1), lambda level, text: None, port=4222)
         account = self.node.accounts["$G"]
-        context = Context(
-            "$G",
-            "n1",
-            "",
-            account.sublist,
-            account.output,
-            Nuid(Random(1)),
-            workload=self.node.workload,
-        )
+        context = node_context(self.node, account)
         account.catalog = Catalog(context, FileVault(folder, "$G", self.commit, OsDisk()))
         account.catalog.recover(NOW)
         Api(account.catalog).subscribe()
@@ -1539,6 +1530,11 @@ def with_headers(subject: bytes, *lines: bytes) -> bytes:
         ({"subject_transform": {"src": "s.*", "dest": "t.{{wildcard(1)}}"}}, b"X: y", 400),
         ({"retention": "interest"}, b"X: y", 180),
         ({"allow_msg_ttl": True}, b"Nats-TTL: 1h\r\nX: " + b"y" * 2000, 16),
+        (
+            {"allow_msg_schedules": True},
+            b"Nats-Schedule: @at 2099-01-01T00:00:00Z\r\nNats-Schedule-Target: s.z",
+            30,
+        ),
         ({"storage": "memory"}, b"X: y", 1600),
         ({}, b"X: y", 4000),
         ({"max_msgs_per_subject": 1}, b"X: y", 2000),
@@ -1687,7 +1683,10 @@ def test_a_request_too_many_does_not_look_at_all_that_wait(tmp_path: Path) -> No
     assert bench.say(one * 10).count(b"408 Request Timeout") == 2000
 
 
-@pytest.mark.parametrize(("kind", "weight"), [("sources", 1), ("mirror", 1), ("republishing", 4)])
+@pytest.mark.parametrize(
+    ("kind", "weight"),
+    [("sources", 1), ("mirror", 1), ("republishing", 4), ("republishing mirror", 4)],
+)
 def test_what_is_copied_within_the_server_takes_turns(
     tmp_path: Path, kind: str, weight: int
 ) -> None:
@@ -1696,9 +1695,9 @@ def test_what_is_copied_within_the_server_takes_turns(
     bench.ask("STREAM.CREATE.O", {"name": "O", "subjects": ["o.>"]})
     bench.say(b"".join(b"PUB o.%d 0\r\n\r\n" % (n % 7) for n in range(count)))
     origin: dict[str, Any] = {"sources": [{"name": "O"}]}
-    if kind == "mirror":
+    if "mirror" in kind:
         origin = {"mirror": {"name": "O"}}
-    if kind == "republishing":
+    if "republishing" in kind:
         origin["republish"] = {"src": ">", "dest": "again.>"}
     for name in names:
         bench.ask(f"STREAM.CREATE.{name}", {"name": name, **origin})

@@ -17,7 +17,6 @@ from jetstream_server.base.errors import StoreError
 from jetstream_server.config.options import JetStreamOptions, ServerOptions
 from jetstream_server.jetstream.api.dispatch import Api
 from jetstream_server.jetstream.catalog.catalog import Catalog
-from jetstream_server.jetstream.context import Context
 from jetstream_server.net.client_connection import ClientConnection
 from jetstream_server.net.pump import Pump
 from jetstream_server.node.accounts.account import Account
@@ -34,6 +33,7 @@ from jetstream_server.store.disk.store_folder import open_folder
 from jetstream_server.store.memory import MemoryStore
 from jetstream_server.store.vault import FileVault
 
+from tests.node_context import node_context
 from tests.sim.audit import audit
 from tests.sim.clock import Agenda, SimLoop, SimWorker
 from tests.sim.comparison import compare
@@ -207,16 +207,7 @@ class Machine:
         node, name = self.node, account.name
         vault = WatchedVault(root, name, self.commit, disk, block_bytes=self.block_bytes)
         vault.witness, vault.account = self.witness, name
-        context = Context(
-            name,
-            node.name,
-            "",
-            account.sublist,
-            account.output,
-            node.nuid,
-            workload=node.workload,
-            log=self._note,
-        )
+        context = node_context(node, account, self._note)
         account.catalog = catalog = Catalog(context, vault)
         catalog.recover(now)
         Api(catalog).subscribe()

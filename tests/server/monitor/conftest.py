@@ -10,7 +10,6 @@ from jetstream_server.base.clock import SECOND
 from jetstream_server.config.options import AuthorizationOptions, JetStreamOptions, ServerOptions
 from jetstream_server.jetstream.api.dispatch import Api
 from jetstream_server.jetstream.catalog.catalog import Catalog
-from jetstream_server.jetstream.context import Context
 from jetstream_server.monitor.system_services import SystemServices
 from jetstream_server.node.auth.auth import Authenticator, User
 from jetstream_server.node.auth.expected_replies import ResponseRules
@@ -18,6 +17,8 @@ from jetstream_server.node.auth.permissions import PermissionRules, SubjectRules
 from jetstream_server.node.node import Node
 from jetstream_server.node.session import Session
 from jetstream_server.store.vault import MemoryVault
+
+from tests.node_context import node_context
 
 NOW = 1_700_000_000 * SECOND
 USERS = [
@@ -60,7 +61,7 @@ def make_node(*, jetstream: bool = True) -> Node:
     for account in node.accounts.values():
         SystemServices(node, account).subscribe()
         if jetstream and account.name != "$SYS":
-            context = Context(account.name, "n1", "", account.sublist, account.output, node.nuid)
+            context = node_context(node, account)
             account.catalog = Catalog(context, MemoryVault())
             Api(account.catalog).subscribe()
     return node

@@ -12,11 +12,12 @@ from jetstream_server.base.clock import SECOND
 from jetstream_server.core.steps import without_pauses
 from jetstream_server.jetstream.api.dispatch import Api
 from jetstream_server.jetstream.catalog.catalog import Catalog
-from jetstream_server.jetstream.context import Context
 from jetstream_server.monitor.jsz import JszOptions, jsz_in_steps
 from jetstream_server.store.disk.commit import FILL_NS, GroupCommit
 from jetstream_server.store.disk.reserve import Reserve
 from jetstream_server.store.vault import FileVault
+
+from tests.node_context import node_context
 
 ROOT = Path("/store")
 
@@ -32,10 +33,7 @@ def jsz(node):
 
 def open_catalog(node, commit, disk, logged):
     account = node.accounts["$G"]
-    context = Context(
-        "$G", "n1", "", account.sublist, account.output, node.nuid,
-        log=lambda level, text: logged.append((level, text)),
-    )  # fmt: skip
+    context = node_context(node, account, lambda level, text: logged.append((level, text)))
     account.catalog = Catalog(context, FileVault(ROOT, "$G", commit, disk))
     account.catalog.recover(1)
     Api(account.catalog).subscribe()

@@ -15,13 +15,14 @@ from jetstream_server.base.limits import (
 )
 from jetstream_server.jetstream.api.dispatch import Api
 from jetstream_server.jetstream.catalog.catalog import Catalog
-from jetstream_server.jetstream.context import Context
 from jetstream_server.net import intake as intake_module
 from jetstream_server.net.client_connection import ClientConnection
 from jetstream_server.net.intake import Intake
 from jetstream_server.store.disk.commit import GroupCommit
 from jetstream_server.store.disk.disk import OsDisk
 from jetstream_server.store.vault import FileVault
+
+from tests.node_context import node_context
 
 READ_BYTES = 256 * 1024
 
@@ -328,10 +329,7 @@ def with_stream(running, tmp_path):
         served.pump._worker.stop()
         served.pump._worker = worker = StepWorker()
         account = served.node.accounts["$G"]
-        context = Context(
-            "$G", "n1", "", account.sublist, account.output, served.node.nuid,
-            log=lambda level, text: None,
-        )  # fmt: skip
+        context = node_context(served.node, account)
         account.catalog = Catalog(context, FileVault(tmp_path, "$G", commit, OsDisk()))
         account.catalog.recover(1)
         Api(account.catalog).subscribe()

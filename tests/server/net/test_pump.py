@@ -10,8 +10,9 @@ import pytest
 from jetstream_server.base.errors import StoreError
 from jetstream_server.jetstream.catalog.catalog import Catalog
 from jetstream_server.jetstream.configs.stream_config import StreamConfig
-from jetstream_server.jetstream.context import Context
 from jetstream_server.store.vault import MemoryVault
+
+from tests.node_context import node_context
 
 
 class HeldFlush:
@@ -97,7 +98,7 @@ class News:
         """Make stream F on the disk, and M in memory; where they are kept plays no part."""
         node = self.served.node
         account = node.accounts["$G"]
-        context = Context("$G", "n1", "", account.sublist, account.output, node.nuid)
+        context = node_context(node, account)
         account.catalog = Catalog(context, MemoryVault())
         for name, storage in (("F", "file"), ("M", "memory")):
             account.catalog.create(StreamConfig(name=name, storage=storage), 1)

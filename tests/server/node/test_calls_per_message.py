@@ -17,14 +17,14 @@ from typing import Any
 
 import pytest
 from jetstream_server import kernels
-from jetstream_server.base.nuid import Nuid
 from jetstream_server.jetstream.api.dispatch import Api
 from jetstream_server.jetstream.catalog.catalog import Catalog
-from jetstream_server.jetstream.context import Context
 from jetstream_server.node.node import Node
 from jetstream_server.store.disk.commit import GroupCommit
 from jetstream_server.store.disk.disk import OsDisk
 from jetstream_server.store.vault import FileVault
+
+from tests.node_context import node_context
 
 KERNELS = os.path.dirname(kernels.__file__)  # noqa: PTH120 - compared with code file names
 MESSAGES = 3000
@@ -47,7 +47,7 @@ class Bench:
     def __init__(self, node: Node, client: Any, folder: Path) -> None:
         self.commit = GroupCommit(OsDisk())
         account = node.accounts["$G"]
-        context = Context("$G", "n1", "", account.sublist, account.output, Nuid(node.random))
+        context = node_context(node, account)
         account.catalog = Catalog(context, FileVault(folder, "$G", self.commit, OsDisk()))
         account.catalog.recover(client.now)
         Api(account.catalog).subscribe()

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import json
 import re
-from random import Random
 from typing import Any
 
 import pytest
-from jetstream_server.base.nuid import Nuid
 from jetstream_server.core import deliveries
 from jetstream_server.jetstream.api.dispatch import Api
 from jetstream_server.jetstream.catalog.catalog import Catalog
-from jetstream_server.jetstream.context import Context
 from jetstream_server.node import late_output
 from jetstream_server.store.vault import MemoryVault
+
+from tests.node_context import node_context
 
 CONNECT = b'{"verbose":false,"pedantic":false,"headers":true,"no_responders":true}'
 LISTENERS = 100  # more than what is delivered whatever it costs
@@ -22,7 +21,7 @@ LISTENERS = 100  # more than what is delivered whatever it costs
 
 def add_streams(node: Any, name: str) -> None:
     account = node.accounts[name]
-    context = Context(name, "n1", "", account.sublist, account.output, Nuid(Random(1)))
+    context = node_context(node, account)
     account.catalog = Catalog(context, MemoryVault())
     account.catalog.recover(0)
     Api(account.catalog).subscribe()

@@ -7,14 +7,14 @@ from random import Random
 from typing import Any
 
 import pytest
-from jetstream_server.base.nuid import Nuid
 from jetstream_server.core import answers
 from jetstream_server.jetstream.api import consumers, messages, streams
 from jetstream_server.jetstream.api.dispatch import Api
 from jetstream_server.jetstream.catalog.catalog import Catalog
-from jetstream_server.jetstream.context import Context
 from jetstream_server.jetstream.streams.reads import subject_page
 from jetstream_server.store.vault import MemoryVault
+
+from tests.node_context import node_context
 
 CONNECT = b'{"verbose":false,"pedantic":false,"headers":true,"no_responders":true}'
 STREAMS = [("F", "file"), ("M", "memory")]
@@ -24,7 +24,7 @@ STREAMS = [("F", "file"), ("M", "memory")]
 def client(node: Any, make_client: Any) -> Any:
     """Return a client of streams F and M, each with twenty messages of growing size."""
     account = node.accounts["$G"]
-    context = Context("$G", "n1", "", account.sublist, account.output, Nuid(Random(1)))
+    context = node_context(node, account)
     account.catalog = Catalog(context, MemoryVault())
     account.catalog.recover(0)
     Api(account.catalog).subscribe()

@@ -87,10 +87,20 @@ class Route:
 
 # The second tokens of the costly verbs.
 _COSTLY = frozenset(
-    (
-        *("CREATE", "DURABLE", "UPDATE", "DELETE", "LIST", "NAMES", "PURGE", "SNAPSHOT", "RESTORE"),
-        *("PAUSE", "RESET", "UNPIN"),
-    )
+    {
+        "CREATE",
+        "DELETE",
+        "DURABLE",
+        "LIST",
+        "NAMES",
+        "PAUSE",
+        "PURGE",
+        "RESET",
+        "RESTORE",
+        "SNAPSHOT",
+        "UNPIN",
+        "UPDATE",
+    }
 )
 
 ROUTES: list[Route] = []

@@ -166,9 +166,19 @@ class Feed:
         """
         self._wait(_FIRST_ATTEMPT_NS + later_ns, now)
 
+    def weigh(self, weight: int) -> None:
+        """Say how long whoever takes a message has to do with it, as many times as long as most
+        (`core/handing_over.py`)."""
+        weights = self._context.workload.handing.weights
+        if weight > 1:
+            weights[self] = weight
+        else:
+            weights.pop(self, None)
+
     def stop(self, *, for_good: bool) -> None:
         """Listen no more; `for_good` also removes the consumer at the origin."""
         self._stage = _Stage.STOPPED
+        self.weigh(1)
         self._recovered()
         self._context.deadlines.cancel(self)
         self._disconnect()

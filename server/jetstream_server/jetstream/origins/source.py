@@ -40,9 +40,6 @@ from jetstream_server.jetstream.streams.storing.counter import convert_total
 from jetstream_server.jetstream.streams.storing.single_storing import take_single
 from jetstream_server.protocol.ops import PubRun
 
-# What a message that is republished counts as while it is under way (`core/handing_over.py`).
-_REPUBLISHED_WEIGHT = 4
-
 CopiedMessage = tuple[bytes, bytes, bytes, bytes]
 
 
@@ -71,21 +68,12 @@ class Source:
         self.feed = Feed(context, contents.name, config, SOURCE, seed, self)
         self._contents = contents
         self._context = context
-        self._weights = context.workload.handing.weights
         self._progressed = progressed
         self._renaming = Renaming(config.subject_transforms, Random(self.key))
         self._stamp = SourceStamp(config)
         self._position = 0  # the last origin sequence that is stored
         self._identity = b""  # of the origin
         self._is_refused = False  # the last message was; the log tells of the first in a row
-        self._weigh()
-
-    def _weigh(self) -> None:
-        """Say how long a message takes here, as the config has it now."""
-        if self._contents.config.republish is not None:
-            self._weights[self.feed] = _REPUBLISHED_WEIGHT
-        elif self._weights:
-            self._weights.pop(self.feed, None)
 
     @property
     def position(self) -> int:
@@ -109,7 +97,6 @@ class Source:
 
     def stop(self, *, for_good: bool) -> None:
         """Copy no more."""
-        self._weights.pop(self.feed, None)
         self.feed.stop(for_good=for_good)
 
     def begin(self, skipped: int, identity: bytes, now: int) -> None:
@@ -125,7 +112,6 @@ class Source:
 
     def take(self, arrival: Arrival, now: int) -> bool:
         """Store what arrived; what is stored already is passed over."""
-        self._weigh()
         before = self._position
         is_taken = self._take_all(arrival, now)
         if self._position != before:

@@ -42,6 +42,7 @@ _SAVE_NS = 100 * MILLISECOND
 _PAUSE_NS_MAX = 2 * MINUTE
 _AT_ONCE = 20  # sources that begin together
 _APART_NS = 2 * MILLISECOND  # between the others
+_REPUBLISHED_WEIGHT = 4  # of a message that is published once more when it is stored
 # Messages looked at in one step back through a stream.
 _STEP = 65536
 
@@ -95,6 +96,8 @@ class Sourcing:
             )
             self._mirror.feed.start(now)
         self._follow_sources(config.sources, now)
+        for _, feed in self._feeds:
+            feed.weigh(_REPUBLISHED_WEIGHT if config.republish is not None else 1)
         if self._mirror is not None or self._sources:
             self._context.copying[self] = None
         else:

@@ -139,7 +139,8 @@ def decode(
         strict: refuse unknown fields; a few verbs are lenient, refuse what follows the value, and
             word syntax errors differently.
         is_stored: it was accepted once, so it may be larger than what may be asked for now.
-        spend: told of the units of work that it takes to find the mistake in a body.
+        spend: told of the units of work that it takes to read a long body, or to find the mistake
+            in one.
 
     Raises:
         ApiError: 10025 with the text of the first mistake.

@@ -9,10 +9,10 @@ import pytest
 from jetstream_server.config.options import AccountOptions, ExportOptions, ImportOptions
 from jetstream_server.jetstream.api.dispatch import Api
 from jetstream_server.jetstream.catalog.catalog import Catalog
-from jetstream_server.jetstream.context import Context
 from jetstream_server.node.accounts.account_links import AccountLinks, has_own_api
 from jetstream_server.store.vault import MemoryVault
 
+from tests.node_context import node_context
 from tests.traced_lines import lines_of
 
 OPTIONS = {
@@ -46,7 +46,7 @@ def node(accounts_node):
     node = accounts_node
     for name in "ABC":
         account = node.accounts[name]
-        context = Context(name, "n1", "", account.sublist, account.output, node.nuid)
+        context = node_context(node, account)
         account.catalog = Catalog(context, MemoryVault())
         Api(account.catalog).subscribe()
     configured = {name: OPTIONS[name] for name in "AB"}

@@ -60,6 +60,34 @@ def test_ttls_and_ages(bench: Any) -> None:
     assert bench.context.deadlines.next_deadline() is None
 
 
+@pytest.mark.parametrize("settings", [{"max_age": 2 * SECOND}, {}], ids=["age", "ttl"])
+def test_of_many_that_leave_markers_some_go_at_a_time(
+    bench: Any, monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any]
+) -> None:
+    """Of 60,000 subjects whose messages aged a thousand went in a tick, which took 70 ms."""
+    monkeypatch.setattr(expiry, "_MARKED_AT_ONCE", 3)
+    stream = bench.stream(
+        allow_msg_ttl=True,
+        allow_rollup_hdrs=True,
+        subject_delete_marker_ttl=2 * SECOND,
+        **settings,
+    )
+    for number in range(20):
+        ack = bench.publish(stream, b"s.%d" % number, b"", "X: y" if settings else "Nats-TTL: 2s")
+        assert ack["seq"] == number + 1, ack
+    stored, tick = [0], stream.tick
+
+    def ticked(now: int) -> None:
+        before = stream.store.last_seq
+        tick(now)
+        stored.append(stream.store.last_seq - before)
+
+    monkeypatch.setattr(stream, "tick", ticked)
+    bench.advance(3 * SECOND)
+    assert sum(stored) == 20 and max(stored) == 3
+    assert kept(stream) == list(range(21, 41))
+
+
 def test_very_many_that_last_are_passed_over_some_at_a_time(
     bench: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
