@@ -1,18 +1,20 @@
-"""`Sublist` against a plain list searched with `core/subject.py`."""
+"""`Sublist` against a plain list searched with `core/subject.py`, with trees of any depth."""
 
 from collections import Counter
+from itertools import product
 from typing import Any
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from jetstream_server.core import sublist as sublist_module
 from jetstream_server.core.subject import is_valid_subject, matches
 from jetstream_server.core.sublist import Sublist
 from jetstream_server.core.subscription import Subscription
 
 NOBODY: Any = None
 TOKEN = st.sampled_from([b"a", b"b", b"*", b">"])
-PATTERN = st.lists(TOKEN, min_size=1, max_size=4).map(b".".join).filter(is_valid_subject)
+PATTERN = st.lists(TOKEN, min_size=1, max_size=5).map(b".".join).filter(is_valid_subject)
 SUBJECT = st.lists(
     st.sampled_from([b"a", b"b", b"z", b"*", b">", b""]), min_size=1, max_size=4
 ).map(b".".join)
@@ -26,6 +28,14 @@ class SublistMachine(RuleBasedStateMachine):
         super().__init__()
         self.sublist = Sublist()
         self.subs: list[Subscription] = []
+        self.depth = self.depth_before = sublist_module.TOKENS_MAX
+
+    @initialize(depth=st.sampled_from([1, 2, 3, 16]))
+    def begin(self, depth: int) -> None:
+        self.depth = sublist_module.TOKENS_MAX = depth
+
+    def teardown(self) -> None:
+        sublist_module.TOKENS_MAX = self.depth_before
 
     def reached(self, subject: bytes) -> list[Subscription]:
         return [sub for sub in self.subs if matches(sub.subject, subject)]
@@ -68,7 +78,21 @@ class SublistMachine(RuleBasedStateMachine):
         first = answers[0]
         same = all(answer == first for answer in answers)
         expected = first[0] if same and len(first) == 1 and not first[0].queue else None
+        if prefix.count(b".") + 1 >= self.depth:
+            expected = None  # nothing is said of what is deeper than the tree
         assert self.sublist.match_prefix(prefix) is expected
+
+    @rule(prefix=SUBJECT, tokens=st.integers(1, 2))
+    def match_below(self, prefix: bytes, tokens: int) -> None:
+        match = self.sublist.match_below(prefix, tokens)
+        if prefix.count(b".") + 1 + tokens > self.depth or b"" in prefix.split(b"."):
+            assert match is None
+        elif match is not None:
+            for extension in product(EXTENSIONS, repeat=tokens):
+                reached = self.reached(b".".join((prefix, *extension)))
+                plain = Counter(id(sub) for sub in reached if not sub.queue)
+                assert Counter(map(id, match.plain)) == plain
+                assert sum(map(len, match.queues)) + len(match.plain) == len(reached)
 
     @invariant()
     def holds_the_same(self) -> None:

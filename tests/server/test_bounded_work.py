@@ -1567,6 +1567,39 @@ def test_messages_that_cost_much_take_turns(
     assert store.last_seq >= (count if config.get("discard") != "new" else 7)
 
 
+@pytest.mark.parametrize("retention", ["limits", "interest"])
+@pytest.mark.parametrize("between", [b"PING\r\n", b""])
+def test_messages_to_many_consumers_take_turns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, retention: str, between: bytes
+) -> None:
+    """Ten thousand, with a PING behind each, were told to 1,000 consumers each: 0.5 s."""
+    bench, count, told = Bench(tmp_path), 100, [0]
+    bench.ask("STREAM.CREATE.S", {"name": "S", "subjects": ["s.>"], "retention": retention})
+    for number in range(200):
+        name = f"c{number}"
+        config = {"name": name, "durable_name": name, "ack_policy": "explicit", "mem_storage": True}
+        bench.ask(f"CONSUMER.CREATE.S.{name}", {"stream_name": "S", "config": config})
+    stored = Consumer.stored
+
+    def counted(consumer: Consumer, first: int, last: int, now: int) -> None:
+        told[-1] += 1
+        stored(consumer, first, last, now)
+
+    monkeypatch.setattr(Consumer, "stored", counted)
+    bench.session.feed((b"PUB s.x 0\r\n\r\n" + between) * count)
+    while bench.node.next_deadline() == 0 or bench.session.answers.postponed:
+        bench.turn()
+        assert not bench.commit.drain()
+        bench.node.release(bench.node.take_held(), bench.now)
+        bench.session.take_output()
+        bench.session.answers.look_again()
+        told.append(0)
+    catalog = bench.node.accounts["$G"].catalog
+    assert catalog is not None and catalog.streams["S"].store.last_seq == count
+    assert max(told) <= 60 * 60 + 200
+    assert sum(told) >= (count * 200 if between else 200)
+
+
 @pytest.mark.parametrize("meanwhile", ["nothing", "a reader of all", "limits", "a crash"])
 def test_what_one_ack_counts_for_leaves_in_turns(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, meanwhile: str

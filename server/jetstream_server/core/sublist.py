@@ -1,8 +1,10 @@
 """All subscriptions of one account, and which of them a published subject reaches.
 
 A trie over tokens. Each node keeps its wildcard children apart from its literal ones, because a
-published `*` is a literal. Answers are cached: a repeated subject costs one dictionary lookup. A
-literal subscription coming or going drops the one answer it changes, a wildcard drops them all.
+published `*` is a literal. Behind so many tokens all that is left of a subject counts as one token,
+or a client could make two thousand nodes by one line; patterns of that kind are compared one by
+one. Answers are cached: a repeated subject costs one dictionary lookup. A literal subscription
+coming or going drops the one answer it changes, a wildcard drops them all.
 
 The list knows nothing of sessions, permissions or delivery. Invariants: no empty node stays in the
 trie; a `Match` never changes after it was handed out; `generation` rises with every change, so
@@ -18,10 +20,13 @@ from typing import Protocol
 
 from jetstream_server.core.subject import is_literal, is_well_formed
 from jetstream_server.core.subscription import Subscription
+from jetstream_server.kernels.trie import TrieNode, descend
 
 # The genuine server keeps 1024 and sweeps in the background; a wider cache suits streams whose
 # subjects carry a key, and an entry is about 250 bytes.
 CACHE_ENTRIES_MAX = 8192
+
+TOKENS_MAX = 16  # of a subject, that are nodes of their own
 
 # Subscribers of one pattern sit in a list, and in a dictionary once they are many: a list is small,
 # but taking a hundred thousand out of it one by one would stop the server for minutes.
@@ -51,96 +56,103 @@ class Match:
 _NOTHING = Match([], [])
 
 
-class _TrieNode:
-    """One token of the trie; fields are None until used, most nodes hold one subscription."""
+def _child(node: TrieNode, token: bytes) -> TrieNode | None:
+    if node.literals is not None and token in node.literals:
+        return node.literals[token]
+    if token == b"*":
+        return node.star
+    if token == b">":
+        return node.tail
+    return None if node.wild is None else node.wild.get(token)
 
-    __slots__ = ("literals", "plain", "queues", "star", "tail")
 
-    def __init__(self) -> None:
-        self.literals: dict[bytes, _TrieNode] | None = None
-        self.star: _TrieNode | None = None
-        self.tail: _TrieNode | None = None
-        self.plain: _Members | None = None
-        self.queues: dict[bytes, _Members] | None = None
-
-    @property
-    def has_subscriptions(self) -> bool:
-        return self.plain is not None or self.queues is not None
-
-    @property
-    def has_children(self) -> bool:
-        return self.literals is not None or self.star is not None or self.tail is not None
-
-    @property
-    def is_empty(self) -> bool:
-        return not self.has_subscriptions and not self.has_children
-
-    def child(self, token: bytes) -> _TrieNode | None:
+def _grow(node: TrieNode, token: bytes) -> TrieNode:
+    child = _child(node, token)
+    if child is None:
+        child = TrieNode()
         if token == b"*":
-            return self.star
-        if token == b">":
-            return self.tail
-        return None if self.literals is None else self.literals.get(token)
-
-    def grow(self, token: bytes) -> _TrieNode:
-        child = self.child(token)
-        if child is None:
-            child = _TrieNode()
-            if token == b"*":
-                self.star = child
-            elif token == b">":
-                self.tail = child
-            elif self.literals is None:
-                self.literals = {token: child}
-            else:
-                self.literals[token] = child
-        return child
-
-    def prune(self, token: bytes) -> None:
-        if token == b"*":
-            self.star = None
+            node.star = child
         elif token == b">":
-            self.tail = None
-        elif self.literals is not None:
-            del self.literals[token]
-            if not self.literals:
-                self.literals = None
+            node.tail = child
+        elif _is_wild(token):
+            if node.wild is None:
+                node.wild = {}
+            node.wild[token] = child
+        elif node.literals is None:
+            node.literals = {token: child}
+        else:
+            node.literals[token] = child
+    return child
 
-    def children(self) -> Iterator[_TrieNode]:
-        if self.literals is not None:
-            yield from self.literals.values()
-        if self.star is not None:
-            yield self.star
-        if self.tail is not None:
-            yield self.tail
 
-    def add(self, sub: Subscription) -> None:
-        if not sub.queue:
-            self.plain = _with(self.plain, sub)
-            return
-        if self.queues is None:
-            self.queues = {}
-        self.queues[sub.queue] = _with(self.queues.get(sub.queue), sub)
+def _prune(node: TrieNode, token: bytes) -> None:
+    if node.literals is not None and token in node.literals:
+        del node.literals[token]
+        node.literals = node.literals or None
+    elif token == b"*":
+        node.star = None
+    elif token == b">":
+        node.tail = None
+    elif node.wild is not None:
+        del node.wild[token]
+        node.wild = node.wild or None
 
-    def discard(self, sub: Subscription) -> bool:
-        if not sub.queue:
-            if not _take_out(self.plain, sub):
-                return False
-            self.plain = self.plain or None
-            return True
-        if self.queues is None or not _take_out(self.queues.get(sub.queue), sub):
+
+def _is_wild(token: bytes) -> bool:
+    """Tell whether this is all that is left of a subject, and has wildcards."""
+    return b"." in token and not is_literal(token)
+
+
+def _children(node: TrieNode) -> Iterator[TrieNode]:
+    if node.literals is not None:
+        yield from node.literals.values()
+    if node.wild is not None:
+        yield from node.wild.values()
+    if node.star is not None:
+        yield node.star
+    if node.tail is not None:
+        yield node.tail
+
+
+def _has_subscriptions(node: TrieNode) -> bool:
+    return node.plain is not None or node.queues is not None
+
+
+def _is_empty(node: TrieNode) -> bool:
+    if _has_subscriptions(node) or node.literals is not None or node.wild is not None:
+        return False
+    return node.star is None and node.tail is None
+
+
+def _add(node: TrieNode, sub: Subscription) -> None:
+    if not sub.queue:
+        node.plain = _with(node.plain, sub)
+        return
+    if node.queues is None:
+        node.queues = {}
+    node.queues[sub.queue] = _with(node.queues.get(sub.queue), sub)
+
+
+def _discard(node: TrieNode, sub: Subscription) -> bool:
+    if not sub.queue:
+        if not _take_out(node.plain, sub):
             return False
-        if not self.queues[sub.queue]:
-            del self.queues[sub.queue]
-            self.queues = self.queues or None
+        node.plain = node.plain or None
         return True
+    if node.queues is None or not _take_out(node.queues.get(sub.queue), sub):
+        return False
+    if not node.queues[sub.queue]:
+        del node.queues[sub.queue]
+        node.queues = node.queues or None
+    return True
 
-    def subscriptions(self) -> Iterator[Subscription]:
-        if self.plain is not None:
-            yield from self.plain
-        if self.queues is not None:
-            for members in self.queues.values():
-                yield from members
+
+def _subscriptions(node: TrieNode) -> Iterator[Subscription]:
+    if node.plain is not None:
+        yield from node.plain
+    if node.queues is not None:
+        for members in node.queues.values():
+            yield from members
 
 
 def _with(members: _Members | None, sub: Subscription) -> _Members:
@@ -186,25 +198,27 @@ class Sublist:
     Attributes:
         generation: rises with every change.
         count: of the subscriptions.
+        looked_at: how many nodes of the tree lookups have passed, all together.
         watchers: told of every change.
     """
 
     def __init__(self, changed: Callable[[], None] | None = None) -> None:
         self._notify = changed
-        self._root = _TrieNode()
+        self._root = TrieNode()
         self._matches: dict[bytes, Match] = {}
         self._prefixes: dict[bytes, Subscription | None] = {}
         self.generation = 0
         self.count = 0
+        self.looked_at = 0
         self.watchers: tuple[Watcher, ...] = ()
 
     def insert(self, sub: Subscription) -> None:
         """Add a subscription; its subject must be valid, and it must not be in the list."""
         assert is_well_formed(sub.subject), sub
         node = self._root
-        for token in sub.subject.split(b"."):
-            node = node.grow(token)
-        node.add(sub)
+        for token in sub.subject.split(b".", TOKENS_MAX):
+            node = _grow(node, token)
+        _add(node, sub)
         self.count += 1
         self._changed(sub.subject)
         for watcher in self.watchers:
@@ -214,12 +228,12 @@ class Sublist:
         """Add many subscriptions, as one change; the same holds for each as with `insert`."""
         for sub in subs:
             node = self._root
-            for token in sub.subject.split(b"."):
+            for token in sub.subject.split(b".", TOKENS_MAX):
                 assert token, sub
                 literals = node.literals
                 child = None if literals is None else literals.get(token)
-                node = node.grow(token) if child is None else child
-            node.add(sub)
+                node = _grow(node, token) if child is None else child
+            _add(node, sub)
         self.count += len(subs)
         self._changed(*[sub.subject for sub in subs])
         for watcher in self.watchers:
@@ -228,20 +242,20 @@ class Sublist:
 
     def remove(self, sub: Subscription) -> bool:
         """Take a subscription out and mark it closed; False when it is not in the list."""
-        path: list[tuple[_TrieNode, bytes]] = []
+        path: list[tuple[TrieNode, bytes]] = []
         node = self._root
-        for token in sub.subject.split(b"."):
-            child = node.child(token)
+        for token in sub.subject.split(b".", TOKENS_MAX):
+            child = _child(node, token)
             if child is None:
                 return False
             path.append((node, token))
             node = child
-        if not node.discard(sub):
+        if not _discard(node, sub):
             return False
         sub.closed = True
-        while path and node.is_empty:
+        while path and _is_empty(node):
             node, token = path.pop()
-            node.prune(token)
+            _prune(node, token)
         self.count -= 1
         self._changed(sub.subject)
         for watcher in self.watchers:
@@ -268,7 +282,8 @@ class Sublist:
     def match_prefix(self, prefix: bytes) -> Subscription | None:
         """Return the one plain subscription that every one-token extension of `prefix` reaches.
 
-        None when there is none, when there are more, or when some extension reaches others. A
+        None when there is none, when there are more, when some extension reaches others, and
+        where the prefix is as deep as the tree. A
         client whose replies all lie under its inbox is addressed by this, a run at a time.
         """
         try:
@@ -284,8 +299,11 @@ class Sublist:
     def match_below(self, prefix: bytes, tokens: int) -> Match | None:
         """Return what every subject of `tokens` more tokens than `prefix` reaches.
 
-        None when that is not the same for all of them. Not cached: the router keeps the answer.
+        None when that is not the same for all of them, and where they are deeper than the tree.
+        Not cached: the router keeps the answer.
         """
+        if prefix.count(b".") + 1 + tokens > TOKENS_MAX:
+            return None
         walked = self._walk(prefix)
         if walked is None:
             return None
@@ -293,8 +311,9 @@ class Sublist:
         for _ in range(tokens):
             if any(node.literals for node in level):
                 return None
-            level = _descend(level, b"", reached)
-        return _match_of(reached + [node for node in level if node.has_subscriptions])
+            level, looked_at = descend(level, [b""], reached)
+            self.looked_at += looked_at
+        return _match_of(reached + [node for node in level if _has_subscriptions(node)])
 
     def has_interest(self, subject: bytes) -> bool:
         """Tell whether a message published to `subject` reaches anybody."""
@@ -311,9 +330,9 @@ class Sublist:
         waiting = [self._root]
         while waiting:
             node = waiting.pop()
-            if node.has_subscriptions:
-                yield from tuple(node.subscriptions())
-            waiting.extend(node.children())
+            if _has_subscriptions(node):
+                yield from tuple(_subscriptions(node))
+            waiting.extend(_children(node))
 
     def _changed(self, *subjects: bytes) -> None:
         self.generation += 1
@@ -330,31 +349,31 @@ class Sublist:
                 matches.clear()
                 prefixes.clear()
 
-    def _walk(self, subject: bytes) -> tuple[list[_TrieNode], list[_TrieNode]] | None:
+    def _walk(self, subject: bytes) -> tuple[list[TrieNode], list[TrieNode]] | None:
         """Follow the tokens of a subject; None when one of them is empty.
 
         Returns:
             The nodes where it ends, and those on the way that match whatever follows.
         """
-        tokens = subject.split(b".")
-        if b"" in tokens:
+        tokens = subject.split(b".", TOKENS_MAX)
+        if b"" in tokens or (b"." in tokens[-1] and b"" in tokens[-1].split(b".")):
             return None
-        level, reached = [self._root], list[_TrieNode]()
-        for token in tokens:
-            level = _descend(level, token, reached)
-            if not level:
-                break
+        reached: list[TrieNode] = []
+        level, looked_at = descend([self._root], tokens, reached)
+        self.looked_at += looked_at
         return level, reached
 
-    def _reached(self, subject: bytes) -> list[_TrieNode]:
+    def _reached(self, subject: bytes) -> list[TrieNode]:
         """Return the nodes whose subscriptions match."""
         walked = self._walk(subject)
         if walked is None:
             return []
         level, reached = walked
-        return reached + [node for node in level if node.has_subscriptions]
+        return reached + [node for node in level if _has_subscriptions(node)]
 
     def _only_below(self, prefix: bytes) -> Subscription | None:
+        if prefix.count(b".") + 1 >= TOKENS_MAX:
+            return None
         walked = self._walk(prefix)
         if walked is None:
             return None
@@ -362,31 +381,16 @@ class Sublist:
         for node in level:
             if node.literals is not None:
                 for child in node.literals.values():
-                    if child.has_subscriptions:
+                    if _has_subscriptions(child):
                         return None
             if node.tail is not None:
                 reached.append(node.tail)
-            if node.star is not None and node.star.has_subscriptions:
+            if node.star is not None and _has_subscriptions(node.star):
                 reached.append(node.star)
         return _match_of(reached).only
 
 
-def _descend(level: list[_TrieNode], token: bytes, reached: list[_TrieNode]) -> list[_TrieNode]:
-    """Return the nodes one token further; `>` nodes passed on the way are added to `reached`."""
-    below: list[_TrieNode] = []
-    for node in level:
-        if node.tail is not None:
-            reached.append(node.tail)
-        if node.literals is not None:
-            child = node.literals.get(token)
-            if child is not None:
-                below.append(child)
-        if node.star is not None:
-            below.append(node.star)
-    return below
-
-
-def _match_of(nodes: list[_TrieNode]) -> Match:
+def _match_of(nodes: list[TrieNode]) -> Match:
     if not nodes:
         return _NOTHING
     plain: list[Subscription] = []

@@ -21,6 +21,7 @@ from jetstream_server.core.containment import UNCONTAINED, Containment, Incident
 from jetstream_server.core.deliveries import (
     BYTES_OF_DELIVERY,
     MESSAGES_OF_DELIVERY,
+    NODES_OF_SUBJECT,
     Deliveries,
     cost_of,
 )
@@ -392,7 +393,7 @@ class Router:
             return known
         if len(self._routes) + sum(map(len, self._families)) > ROUTES_MAX:
             self._forget()
-        self._deliveries.subjects_left -= 1 + len(subject) // SUBJECT_BYTES_OF_OP
+        looked_at = self._sublist.looked_at
         family, place = self._routes, subject
         match = None
         # What holds after a prefix holds after a longer one.
@@ -403,6 +404,10 @@ class Router:
             match, family, place = wider, self._families[tokens], prefix
         if match is None:
             match = self._sublist.match(subject)
+        nodes = self._sublist.looked_at - looked_at
+        self._deliveries.subjects_left -= (
+            1 + len(subject) // SUBJECT_BYTES_OF_OP + nodes // NODES_OF_SUBJECT
+        )
         targets = family[place] = self._share(match)
         return targets
 

@@ -68,7 +68,7 @@ def test_removed_subscription_is_closed_and_leaves_nothing_behind(sublist: Subli
         assert sub.closed
     assert sublist.count == 0
     assert list(sublist) == []
-    assert sublist._root.is_empty
+    assert sublist_module._is_empty(sublist._root)
 
 
 @pytest.mark.parametrize("queue", [b"", b"q"])
@@ -175,7 +175,7 @@ def test_many_literals(sublist: Sublist) -> None:
     assert len(list(sublist)) == 5000
     for sub in subs:
         sublist.remove(sub)
-    assert sublist._root.is_empty
+    assert sublist_module._is_empty(sublist._root)
 
 
 @pytest.mark.parametrize("queue", [b"", b"q"])
@@ -186,7 +186,7 @@ def test_many_subscribers_of_one_subject(sublist: Sublist, queue: bytes) -> None
     for sub in reversed(subs):
         assert sublist.remove(sub)
         assert not sublist.remove(sub)
-    assert sublist._root.is_empty
+    assert sublist_module._is_empty(sublist._root)
 
 
 def test_many_at_once_are_as_one_by_one() -> None:
@@ -232,3 +232,37 @@ class Watcher:
 
     def removed(self, sub: Subscription) -> None:
         pass
+
+
+DEEP = b".".join([b"a"] * 1000)
+
+
+def test_a_long_subject_is_no_long_way(sublist: Sublist) -> None:
+    """A thousand tokens were a thousand nodes, and two thousand to take in and out again."""
+    subs = [
+        subscribe(sublist, b"%d.%b%b" % (number, DEEP, end))
+        for number in range(10)
+        for end in (b"", b".*", b".>")
+    ]
+    assert sublist.match(b"3." + DEEP).plain == [subs[9]]
+    before = sublist.looked_at
+    assert set(map(id, sublist.match(b"3." + DEEP + b".x").plain)) == set(map(id, subs[10:12]))
+    nodes = sublist_module.TOKENS_MAX + 1
+    assert sublist.looked_at - before == nodes + 2 * (1 + (len(DEEP) + 2 - 2 * 15) // 64)
+    assert sublist.match_below(b"3." + DEEP, 1) is None
+    assert sublist.match_prefix(b"3." + DEEP) is None
+    assert sublist.match(b"3." + DEEP + b"..x").empty and sublist.match(b"3." + DEEP + b".").empty
+    assert set(map(id, sublist)) == set(map(id, subs))
+    for sub in subs:
+        assert sublist.remove(sub)
+    assert sublist_module._is_empty(sublist._root)
+
+
+def test_how_many_ways_a_subject_has_gone_is_counted(sublist: Sublist) -> None:
+    """Each star is a way of its own: two tokens, and four ways."""
+    for subject in (b"a.a.x", b"a.*.x", b"*.a.x", b"*.*.x"):
+        subscribe(sublist, subject)
+    assert sublist.match(b"a.a.y").empty
+    assert sublist.looked_at == 1 + 2 + 4
+    assert sublist.match(b"a.a.y").empty
+    assert sublist.looked_at == 1 + 2 + 4, "it is remembered"

@@ -7,6 +7,7 @@ not woken, and not asked.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from typing import TypeVar
 
 from jetstream_server.core.containment import UNCONTAINED, Containment
 from jetstream_server.jetstream.ports import StreamConsumer
@@ -17,6 +18,11 @@ StoredSubjects = Collection[bytes] | None
 
 _FEW_CONSUMERS = 8  # waking this many is quicker than looking at each
 _FEW_MESSAGES = 64
+_TOLD_OF_UNIT = 60
+_LOOKED_AT_OF_UNIT = 500  # parts of filters
+_LOOKED_AT_MAX = 10_000  # for those whom some messages concern
+
+T = TypeVar("T")
 
 
 class Audience(dict[str, StreamConsumer]):
@@ -25,12 +31,19 @@ class Audience(dict[str, StreamConsumer]):
     Args:
         containment: of what one of them raises that nobody foresaw; the others are told all the
             same.
+        spend: told of what many consumers cost, in units of the workload.
     """
 
-    def __init__(self, containment: Containment = UNCONTAINED) -> None:
+    def __init__(
+        self,
+        containment: Containment = UNCONTAINED,
+        spend: Callable[[float], None] = lambda units: None,
+    ) -> None:
         super().__init__()
         self._containment = containment
+        self._spend = spend
         self._index: FilterIndex | None = None  # of many, once somebody asks
+        self._looked_at = 0  # in it, all together
         self._copiers: list[StreamConsumer] | None = None  # once somebody asks
 
     def __setitem__(self, name: str, consumer: StreamConsumer) -> None:
@@ -55,18 +68,33 @@ class Audience(dict[str, StreamConsumer]):
         """Tell whether any consumer's filter matches."""
         if len(self) <= _FEW_CONSUMERS:
             return any(consumer.wants(subject) for consumer in self.values())
-        return self._all_filters().is_wanted(subject)
+        return self._look(subject, FilterIndex.is_wanted)
 
     def who_wants(self, subject: bytes) -> Collection[StreamConsumer]:
         """Return those whose filters match; all of them if they are few."""
-        return (
-            self.values() if len(self) <= _FEW_CONSUMERS else self._all_filters().who_wants(subject)
-        )
+        if len(self) <= _FEW_CONSUMERS:
+            return self.values()
+        return self._look(subject, FilterIndex.who_wants)
 
-    def _all_filters(self) -> FilterIndex:
+    def _concerned(self, subjects: Collection[bytes]) -> Collection[StreamConsumer]:
+        """Return those who want one of some subjects; all of them once looking takes longer."""
+        found: dict[StreamConsumer, None] = {}
+        before = self._looked_at
+        for subject in subjects:
+            found.update(dict.fromkeys(self.who_wants(subject)))
+            if self._looked_at - before > _LOOKED_AT_MAX:
+                return self.values()
+        return found
+
+    def _look(self, subject: bytes, ask: Callable[[FilterIndex, bytes], T]) -> T:
         if self._index is None:
             self._index = FilterIndex(self.values())
-        return self._index
+        before = self._index.looked_at
+        answer = ask(self._index, subject)
+        looked_at = self._index.looked_at - before
+        self._looked_at += looked_at
+        self._spend(looked_at / _LOOKED_AT_OF_UNIT)
+        return answer
 
     def copiers(self, copies: Callable[[StreamConsumer], bool]) -> list[StreamConsumer]:
         """Return those that copy for mirrors and sources, as the same function always tells; they
@@ -86,7 +114,8 @@ class Audience(dict[str, StreamConsumer]):
         known."""
         concerned: Collection[StreamConsumer] = self.values()
         if subjects is not None and len(self) > _FEW_CONSUMERS:
-            concerned = dict.fromkeys(each for name in subjects for each in self.who_wants(name))
+            concerned = self._concerned(subjects)
+        self._spend_on(len(concerned))
         for consumer in concerned:
             try:
                 consumer.stored(first, last, now)
@@ -95,8 +124,13 @@ class Audience(dict[str, StreamConsumer]):
 
     def tell(self, event: Callable[[StreamConsumer], None], now: int) -> None:
         """Tell all of them of something."""
+        self._spend_on(len(self))
         for consumer in list(self.values()):
             try:
                 event(consumer)
             except Exception as error:
                 self._containment.contain(error, now)
+
+    def _spend_on(self, told: int) -> None:
+        if told > _FEW_CONSUMERS:
+            self._spend(told / _TOLD_OF_UNIT)

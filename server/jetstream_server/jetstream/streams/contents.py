@@ -71,7 +71,7 @@ class Contents:
     ) -> None:
         self.name = config.name
         self.store = store
-        self.consumers = Audience(context.containment)
+        self.consumers = Audience(context.containment, context.workload.spend)
         self.removal = Removal(config, store, self.consumers, alarm, context)
         self.dedupe = Dedupe(config.duplicate_window)
         self.last_message_id = b""

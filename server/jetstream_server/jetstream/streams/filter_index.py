@@ -42,6 +42,11 @@ class FilterIndex:
         for subscription in self._subscriptions.pop(consumer, ()):
             self._filters.remove(subscription)
 
+    @property
+    def looked_at(self) -> int:
+        """Return how many parts of filters were looked at until now."""
+        return self._filters.looked_at
+
     def is_wanted(self, subject: bytes) -> bool:
         """Tell whether anybody wants a subject."""
         return bool(self._unfiltered) or not self._filters.match(subject).empty

@@ -66,6 +66,8 @@ _AT_ONCE = 4000
 _IN_MEMORY_AT_ONCE = 400
 _TRIMMED_AT_ONCE = 1000  # for each of which another message may go
 _COSTLY_AT_ONCE = 60
+_MANY_CONSUMERS = 64
+_COMPARED_AT_ONCE = 2  # with the filters of so many
 _FEW_MESSAGES = 64  # of which nothing is counted
 
 
@@ -98,6 +100,7 @@ class StreamPublishing:
         self._ingest = Ingest(context.ingest_limits)
         self._is_metered = bool(context.ingest_limits)  # a turn takes only so much
         self._is_costly = False  # something is done about each message
+        self._has_interest = False  # each is compared with all filters
         self._trims = False  # each message may take the place of one of its subject
         self._at_once = _AT_ONCE
         self._weight = 1  # of a message that is taken on its own
@@ -110,8 +113,8 @@ class StreamPublishing:
     def follow(self, config: StreamConfig) -> None:
         """Allow the batches that another config allows; others that are open are forgotten."""
         self._answers.follow(config)
-        has_filter = config.retention == "interest"  # nobody may want a subject
-        self._is_costly = bool(config.republish or config.subject_transform or has_filter)
+        self._has_interest = config.retention == "interest"  # nobody may want a subject
+        self._is_costly = bool(config.republish or config.subject_transform or self._has_interest)
         self._trims = config.max_msgs_per_subject > 0
         self._at_once = _TRIMMED_AT_ONCE if self._trims else _AT_ONCE
         if self._is_in_memory:
@@ -160,10 +163,14 @@ class StreamPublishing:
         if reason := contents.outage or contents.store.offline:
             self._refusals.send_all(stretch.run, index, stretch.stop, StoreError(reason))
             return
+        workload = self._context.workload
+        used, at_once = workload.used, self._at_once
+        if self._has_interest and len(contents.consumers) > _MANY_CONSUMERS:
+            at_once = _COMPARED_AT_ONCE
         while index < stretch.stop:
             if self._put_off_late(stretch, index):
-                return
-            end = min(index + self._at_once, stretch.stop)
+                break
+            end = min(index + at_once, stretch.stop)
             if end - index < _FEW_MESSAGES:
                 is_paused = self._take_some(stretch, index, end)
             else:
@@ -177,8 +184,10 @@ class StreamPublishing:
                     units += max(before.messages + end - index - after.messages, 0)
                 self._context.workload.spend(units / _NEW_OF_UNIT, stretch.answers)
             if is_paused:
-                return
+                break
             index = end
+        if workload.used > used:  # whatever it was that took long, it was for this client
+            workload.spend(0, stretch.answers)
 
     def _take_some(self, stretch: Stretch, start: int, stop: int) -> bool:
         """Take some of a stretch; tell whether what follows was put off."""

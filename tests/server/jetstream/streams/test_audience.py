@@ -116,3 +116,35 @@ def test_a_changed_filter_is_seen(account: Any, monkeypatch: pytest.MonkeyPatch)
     account.create(stream, durable_name="c", ack_policy="explicit", filter_subject="s.b")
     account.publish(b"s.b", b"two")
     assert [each.payload for each in account.client.take()] == [b"two"]
+
+
+def test_what_many_cost_is_spent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thousand told of each message took half a second of one client's write."""
+    monkeypatch.setattr(audience, "_FEW_CONSUMERS", 2)
+    spent: list[float] = []
+    consumers: Any = Audience(spend=spent.append)
+    for name in ("s.1", "s.2"):
+        consumers[name] = Hearing(name.encode())
+    consumers.stored(1, 1, 0, None)
+    consumers.tell(lambda each: None, 0)
+    assert not spent, "few cost nothing"
+    for name in ("s.3", "s.*", ">"):
+        consumers[name] = Hearing(name.encode())
+    consumers.stored(1, 1, 0, None)
+    consumers.tell(lambda each: None, 0)
+    assert spent == [5 / audience._TOLD_OF_UNIT] * 2
+    spent.clear()
+    consumers.stored(1, 1, 0, (b"s.3",))
+    looked, told = spent
+    assert looked == (1 + 1) / audience._LOOKED_AT_OF_UNIT
+    assert told == 3 / audience._TOLD_OF_UNIT
+
+
+def test_looking_for_those_concerned_ends_where_it_does_not_pay(
+    many: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(audience, "_LOOKED_AT_MAX", 3)
+    many.stored(1, 2, 0, (b"t.x",))
+    assert hearing(many) == ["t.>"]
+    many.stored(3, 6, 0, (b"s.7", b"s.8", b"s.9"))
+    assert hearing(many) == ["s.1", "s.2", "s.*", "t.>"]

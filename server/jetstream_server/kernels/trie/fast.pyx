@@ -1,0 +1,83 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""The compiled twin of `pure.py`: same class, same answers; the reasons are given there."""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cpython.dict cimport PyDict_GetItem, PyDict_Next
+from cpython.ref cimport PyObject
+from libc.string cimport memchr
+
+cdef enum:
+    BYTES_OF_NODE = 64
+
+
+cdef class TrieNode:
+    """One token of the tree."""
+
+    cdef public dict literals
+    cdef public TrieNode star
+    cdef public TrieNode tail
+    cdef public dict wild
+    cdef public object plain
+    cdef public object queues
+
+
+def descend(list level, list tokens, list reached):
+    """Follow a subject through the tree."""
+    cdef Py_ssize_t looked_at = 0, place
+    cdef list below
+    cdef bytes token
+    cdef bint is_rest
+    cdef TrieNode node
+    cdef PyObject* child
+    cdef PyObject* pattern
+    for token in tokens:
+        below = []
+        is_rest = memchr(PyBytes_AS_STRING(token), c".", PyBytes_GET_SIZE(token)) != NULL
+        for node in level:
+            if node.tail is not None:
+                reached.append(node.tail)
+            if node.literals is not None:
+                child = PyDict_GetItem(node.literals, token)
+                if child != NULL:
+                    below.append(<object>child)
+            if is_rest:
+                if node.wild is not None:
+                    looked_at += len(node.wild) * (1 + PyBytes_GET_SIZE(token) // BYTES_OF_NODE)
+                    place = 0
+                    while PyDict_Next(node.wild, &place, &pattern, &child):
+                        if _matches(<bytes>pattern, token):
+                            below.append(<object>child)
+            elif node.star is not None:
+                below.append(node.star)
+        looked_at += len(level)
+        level = below
+        if not level:
+            break
+    return level, looked_at
+
+
+cdef bint _matches(bytes pattern, bytes rest) noexcept:
+    """Tell whether a pattern reaches a subject; neither has an empty token."""
+    cdef const char* wanted = PyBytes_AS_STRING(pattern)
+    cdef const char* given = PyBytes_AS_STRING(rest)
+    cdef Py_ssize_t wanted_stop = PyBytes_GET_SIZE(pattern), given_stop = PyBytes_GET_SIZE(rest)
+    cdef Py_ssize_t i = 0, j = 0
+    while True:
+        if wanted[i] == c">" and i + 1 == wanted_stop:
+            return True
+        if wanted[i] == c"*" and (i + 1 == wanted_stop or wanted[i + 1] == c"."):
+            i += 1
+            while j < given_stop and given[j] != c".":
+                j += 1
+        else:
+            while i < wanted_stop and wanted[i] != c".":
+                if j == given_stop or wanted[i] != given[j]:
+                    return False
+                i += 1
+                j += 1
+            if j < given_stop and given[j] != c".":
+                return False
+        if i == wanted_stop or j == given_stop:
+            return i == wanted_stop and j == given_stop
+        i += 1
+        j += 1
