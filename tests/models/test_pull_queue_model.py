@@ -3,7 +3,8 @@
 The consumer deals windows out to several requests at once, redeliveries too; the twin walks the
 queue for every message, as docs/reference/consumers.md#pull-requests and #delivery say it. What
 each subscription gets, in which order, and with which status a request ends must be the same: for
-every priority policy, with requests that limit bytes, share a subscription, expire, or do not wait.
+every priority policy, with requests that limit bytes, share a subscription, expire, or do not wait,
+and however few of them the consumer looks at, or serves, at once.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from jetstream_server.core.sublist import Sublist
 from jetstream_server.core.subscription import Stretch, Subscription
 from jetstream_server.jetstream.configs.consumer_config import ConsumerConfig
 from jetstream_server.jetstream.configs.stream_config import StreamConfig, with_defaults
+from jetstream_server.jetstream.consumers import pull
 from jetstream_server.jetstream.consumers.consumer_creation import create_consumer
 from jetstream_server.jetstream.context import Context
 from jetstream_server.jetstream.output import Frames, Output
@@ -32,6 +34,7 @@ ACK_WAIT = SECOND
 DUE = ACK_WAIT + MILLISECOND
 PIN_TIMEOUT = 1500 * MILLISECOND
 MAX_WAITING = 4
+BOUNDS = pull._TURNS_AT_ONCE, pull._LOOKED_AT_MAX
 # The first two are read by one subscription.
 REPLIES = (b"in.a.1", b"in.a.2", b"in.b", b"in.c")
 SIDS = {b"in.a.1": b"1", b"in.a.2": b"1", b"in.b": b"2", b"in.c": b"3"}
@@ -70,13 +73,21 @@ class Request:
 
 
 class PullQueueMachine(RuleBasedStateMachine):
+    def teardown(self):
+        pull._TURNS_AT_ONCE, pull._LOOKED_AT_MAX = BOUNDS
+
     @initialize(
         policy=st.sampled_from(["", "", "overflow", "prioritized", "pinned_client"]),
         max_ack_pending=st.sampled_from([-1, 2, 7]),
         max_deliver=st.sampled_from([-1, 2]),
         headers_only=st.booleans(),
+        turns_at_once=st.sampled_from([2, 3, 256]),
+        looked_at_max=st.sampled_from([1, 2, 3000]),
     )
-    def start(self, policy, max_ack_pending, max_deliver, headers_only):
+    def start(
+        self, policy, max_ack_pending, max_deliver, headers_only, turns_at_once, looked_at_max
+    ):
+        pull._TURNS_AT_ONCE, pull._LOOKED_AT_MAX = turns_at_once, looked_at_max
         self.headers_only = headers_only
         self.now = 1_700_000_000 * SECOND
         self.sublist = Sublist()

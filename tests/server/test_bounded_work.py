@@ -1600,6 +1600,81 @@ def test_messages_to_many_consumers_take_turns(
     assert sum(told) >= (count * 200 if between else 200)
 
 
+_FOR_LATER = b'{"batch":1,"group":"g","min_pending":1000000}'
+
+
+@pytest.mark.parametrize(
+    ("policy", "body", "served"),
+    [
+        ("overflow", _FOR_LATER, 0),
+        ("overflow", b'{"batch":1,"group":"g","min_ack_pending":1000000}', 0),
+        ("overflow", b'{"batch":1,"group":"g"}', 50),
+        ("pinned_client", b'{"batch":1,"group":"g"}', 1),
+        ("prioritized", b'{"batch":1,"group":"g","priority":5}', 50),
+        ("none", b'{"batch":1,"max_bytes":10}', 0),
+        ("none", b'{"batch":1}', 50),
+    ],
+)
+def test_no_turn_is_long_because_of_many_that_wait(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, policy: str, body: bytes, served: int
+) -> None:
+    """Of 20,000 with too small a limit of bytes, each message asked all: 24 s."""
+    monkeypatch.setattr(pull, "_LOOKED_AT_MAX", 100)
+    monkeypatch.setattr(pull, "_TURNS_AT_ONCE", 20)
+    bench, count = Bench(tmp_path), 2000
+    bench.ask("STREAM.CREATE.S", {"name": "S", "subjects": ["s.>"]})
+    config = {"name": "c", "durable_name": "c", "ack_policy": "explicit", "max_waiting": count}
+    if policy != "none":
+        config |= {"priority_policy": policy, "priority_groups": ["g"]}
+    bench.ask("CONSUMER.CREATE.S.c", {"stream_name": "S", "config": config})
+    bench.say(
+        b"SUB q.* 2\r\n"
+        + b"".join(
+            b"PUB $JS.API.CONSUMER.MSG.NEXT.S.c q.%d %d\r\n%b\r\n" % (number, len(body), body)
+            for number in range(count)
+        )
+    )
+    catalog = bench.node.accounts["$G"].catalog
+    assert catalog is not None
+    consumer = catalog.streams["S"].consumers["c"]
+    assert isinstance(consumer, Consumer) and consumer.pull.num_waiting == count
+    bench.lines_of_turns = []
+    said = bench.say(b"PUB s.x 100\r\n%b\r\nPING\r\n" % (b"x" * 100) * 50)
+    assert said.count(b"$JS.ACK.S.c") == served
+    assert said.count(b"PONG") == 50
+    assert max(bench.lines_of_turns) < 60_000
+
+
+def test_who_may_be_served_is_found_behind_many_who_may_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pull, "_LOOKED_AT_MAX", 10)
+    bench, count = Bench(tmp_path), 200
+    bench.ask("STREAM.CREATE.S", {"name": "S", "subjects": ["s.>"]})
+    config = {"name": "c", "durable_name": "c", "ack_policy": "explicit", "max_waiting": 1000}
+    config |= {"priority_policy": "overflow", "priority_groups": ["g"]}
+    bench.ask("CONSUMER.CREATE.S.c", {"stream_name": "S", "config": config})
+
+    def ask(number: int, body: bytes) -> bytes:
+        subject = b"$JS.API.CONSUMER.MSG.NEXT.S.c"
+        return b"PUB %b q.%d %d\r\n%b\r\n" % (subject, number, len(body), body)
+
+    bench.say(b"SUB q.* 2\r\n" + b"".join(ask(number, _FOR_LATER) for number in range(count)))
+    assert b"MSG s.x" not in bench.say(b"PUB s.x 0\r\n\r\n" * 3)
+    assert b"MSG s.x" in bench.say(ask(200, b'{"batch":1,"group":"g"}'))
+    said = bench.say(ask(201, b'{"batch":1,"group":"g","min_pending":3}'))
+    assert b"MSG s.x" not in said, "two are left"
+    assert b"MSG s.x" in bench.say(b"PUB s.x 0\r\n\r\n")
+    # The first of those that were passed over goes, and the others stay passed over.
+    consumer = bench.node.accounts["$G"].catalog.streams["S"].consumers["c"]  # type: ignore[union-attr]
+    assert isinstance(consumer, Consumer) and consumer.pull.num_waiting == count
+    bench.say(b"UNSUB 2\r\nSUB q.7 3\r\n")
+    consumer.pull.drop_unheard()
+    assert consumer.pull.num_waiting == 1
+    said = bench.say(ask(7, b'{"batch":2,"group":"g","min_pending":2}'))
+    assert said.count(b"MSG s.x 3 ") == 1
+
+
 @pytest.mark.parametrize("meanwhile", ["nothing", "a reader of all", "limits", "a crash"])
 def test_what_one_ack_counts_for_leaves_in_turns(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, meanwhile: str

@@ -25,6 +25,9 @@ from jetstream_server.kernels.trie import TrieNode, descend
 # The genuine server keeps 1024 and sweeps in the background; a wider cache suits streams whose
 # subjects carry a key, and an entry is about 250 bytes.
 CACHE_ENTRIES_MAX = 8192
+# Of those that reach so many more, fewer: a thousand that reach a thousand each are a million
+# references, which every garbage collection follows.
+_REACHED_OF_ENTRY = 16
 
 TOKENS_MAX = 16  # of a subject, that are nodes of their own
 
@@ -206,6 +209,7 @@ class Sublist:
         self._notify = changed
         self._root = TrieNode()
         self._matches: dict[bytes, Match] = {}
+        self._weight = 0  # of all these
         self._prefixes: dict[bytes, Subscription | None] = {}
         self.generation = 0
         self.count = 0
@@ -270,8 +274,11 @@ class Sublist:
         match = self._matches.get(subject)
         if match is None:
             match = _match_of(self._reached(subject))
-            if len(self._matches) >= CACHE_ENTRIES_MAX:
+            weight = _weight_of(match)
+            if self._weight + weight > CACHE_ENTRIES_MAX:
                 self._matches.clear()
+                self._weight = 0
+            self._weight += weight
             self._matches[subject] = match
         return match
 
@@ -343,10 +350,12 @@ class Sublist:
             if not (matches or prefixes):
                 return
             if is_literal(subject):
-                matches.pop(subject, None)
+                if (match := matches.pop(subject, None)) is not None:
+                    self._weight -= _weight_of(match)
                 prefixes.pop(subject.rpartition(b".")[0], None)
             else:
                 matches.clear()
+                self._weight = 0
                 prefixes.clear()
 
     def _walk(self, subject: bytes) -> tuple[list[TrieNode], list[TrieNode]] | None:
@@ -356,7 +365,12 @@ class Sublist:
             The nodes where it ends, and those on the way that match whatever follows.
         """
         tokens = subject.split(b".", TOKENS_MAX)
-        if b"" in tokens or (b"." in tokens[-1] and b"" in tokens[-1].split(b".")):
+        if (
+            b"" in tokens
+            or b".." in tokens[-1]
+            or tokens[-1].startswith(b".")
+            or (tokens[-1].endswith(b"."))
+        ):
             return None
         reached: list[TrieNode] = []
         level, looked_at = descend([self._root], tokens, reached)
@@ -402,3 +416,8 @@ def _match_of(nodes: list[TrieNode]) -> Match:
             for name, members in node.queues.items():
                 queues.setdefault(name, []).extend(members)
     return Match(plain, list(queues.values()))
+
+
+def _weight_of(match: Match) -> int:
+    width = len(match.plain) + sum(map(len, match.queues)) if not match.empty else 0
+    return 1 + width // _REACHED_OF_ENTRY

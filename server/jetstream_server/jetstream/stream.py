@@ -267,7 +267,7 @@ class Stream:
     @property
     def consumer_count(self) -> int:
         """Return the number of consumers that are shown."""
-        return sum(not consumer.internal for consumer in self.consumers.values())
+        return self.consumers.shown
 
     def state(
         self, subjects: dict[str, int] | None = None, deleted: list[int] | None = None

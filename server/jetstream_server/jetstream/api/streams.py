@@ -47,6 +47,7 @@ LIST_MAX = 256
 SUBJECTS_AT_ONCE = 10_000  # looked at in one turn
 PURGED_AT_ONCE = 10_000  # messages in memory, likewise
 SUBJECTS_MAX = 100_000
+CONSUMERS_OF_UNIT = 100  # which may have to follow another config
 SEQUENCES_OF_UNIT = 3000  # among which those are looked for that are missing
 SEQUENCES_AT_ONCE = 100_000  # likewise, in one turn
 
@@ -141,6 +142,9 @@ def _update(catalog: Catalog, request: Request) -> Iterator[dict[str, Any] | Non
         raise errors.STREAM_INVALID_CONFIG("stream configuration update can not set an owner")
     config = body.config()
     compared = yield from catalog.compare_subjects(config)
+    if name in catalog.streams:
+        units = len(catalog.streams[name].consumers) / CONSUMERS_OF_UNIT
+        catalog.context.workload.spend(units)
     stream = catalog.update(
         name, config, request.now, pedantic=body.pedantic, at_once=False, compared=compared
     )

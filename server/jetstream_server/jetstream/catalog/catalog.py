@@ -59,7 +59,7 @@ TURN_BYTES = 4 * OUTBOX_LOW_BYTES  # delivered by all consumers of an account
 # How much of what is due at the same time is done in one turn, in some 10 ms each.
 TIMERS_OF_TURN_MAX = 500
 UNITS_OF_TIMERS = 60  # of the workload, which some of them spend
-ADVANCED_OF_TURN_MAX = 500  # consumers
+ADVANCED_OF_TURN_MAX = 100  # consumers, of some 50 microseconds
 
 RESTED_AT_ONCE = 16  # streams: for each, the next flush takes up to some milliseconds longer
 

@@ -192,6 +192,8 @@ def _files(stream: Stream, name: str, config: ConsumerConfig) -> tuple[StateFile
 def check_stream_limits(stream: Stream, config: StreamConfig) -> None:
     """Refuse limits that a consumer already exceeds."""
     limits = config.consumer_limits
+    if limits.inactive_threshold <= 0 and limits.max_ack_pending <= 0:
+        return
     violating = [
         name
         for name, consumer in sorted(stream.consumers.items())

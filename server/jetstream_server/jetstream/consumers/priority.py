@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from jetstream_server.jetstream.configs.consumer_config import ConsumerConfig
 from jetstream_server.jetstream.consumers.pull_request import PullRequest
 
+_ANY_COUNT = 1 << 63  # more than anybody has
 _PRIORITY_MAX = 9
 LAST_PRIORITY = _PRIORITY_MAX + 1
 
@@ -39,6 +40,54 @@ class Pin:
         """Choose nobody."""
         self.id = ""
         self.pinned_at = self.deadline = 0
+
+
+@dataclass(slots=True)
+class Nobody:
+    """How many of the first that wait may not be served, and how long that holds. With each message
+    very many would have to be looked at again else, which takes longer than everything else.
+
+    Attributes:
+        count: of these requests, or less; those behind them have to be looked at.
+        policy: of the consumer.
+        pin_id: who is pinned, and is not among them.
+        least_pending: of messages, with which the first of them may be served.
+        least_ack_pending: the same of those that are not acknowledged.
+    """
+
+    count: int = 0
+    policy: str = ""
+    pin_id: str = ""
+    least_pending: int = _ANY_COUNT
+    least_ack_pending: int = _ANY_COUNT
+
+    def follow(self, policy: str, pin_id: str, num_pending: int, num_ack_pending: int) -> None:
+        """Begin anew if it does not hold any more."""
+        if policy == self.policy and pin_id == self.pin_id:
+            if policy == "pinned_client":
+                return
+            if num_pending < self.least_pending and num_ack_pending < self.least_ack_pending:
+                return
+        self.count, self.policy, self.pin_id = 0, policy, pin_id
+        self.least_pending = self.least_ack_pending = _ANY_COUNT
+
+    def admits(self, request: PullRequest) -> bool:
+        """Count the next one that waits, if it may not be served as long as this holds."""
+        if self.policy == "pinned_client":
+            is_one = bool(self.pin_id) and not request.pin
+        else:
+            is_one = self.policy == "overflow" and request.has_minimums
+        if is_one:
+            self.count += 1
+            if request.min_pending > 0:
+                self.least_pending = min(self.least_pending, request.min_pending)
+            if request.min_ack_pending > 0:
+                self.least_ack_pending = min(self.least_ack_pending, request.min_ack_pending)
+        return is_one
+
+    def gone(self, count: int) -> None:
+        """Note that some do not wait any more, or elsewhere; they may have been among these."""
+        self.count = max(self.count - count, 0)
 
 
 def refusal(config: ConsumerConfig, request: PullRequest) -> bytes:

@@ -9,7 +9,8 @@ on them (docs/reference/consumers.md#statuses).
 from __future__ import annotations
 
 import dataclasses
-from operator import attrgetter, itemgetter
+from itertools import islice
+from operator import itemgetter
 
 from jetstream_server import API_LEVEL
 from jetstream_server.base import limits
@@ -22,6 +23,7 @@ from jetstream_server.jetstream.consumers.delivery import DeliveryBatch, room_fo
 from jetstream_server.jetstream.consumers.inactivity import Inactivity
 from jetstream_server.jetstream.consumers.priority import (
     LAST_PRIORITY,
+    Nobody,
     Pin,
     is_overflowing,
     refusal,
@@ -30,6 +32,7 @@ from jetstream_server.jetstream.consumers.progress.cursor import SUBJECTS_AT_ONC
 from jetstream_server.jetstream.consumers.progress.selection import shortened
 from jetstream_server.jetstream.consumers.pull_request import PullRequest, parse_request
 from jetstream_server.jetstream.consumers.supply import Offer, Supply
+from jetstream_server.jetstream.consumers.waiting_requests import WaitingRequests
 from jetstream_server.jetstream.wire.go_duration import format_duration
 from jetstream_server.protocol import headers
 
@@ -39,7 +42,11 @@ _REQUESTS_OF_UNIT = 4  # of the workload: so many are taken in 0.1 ms
 _NO_MESSAGES = b"404 No Messages"
 _WRONG_PIN = b"423 Nats-Wrong-Pin-Id"
 _ANY_COUNT = 1 << 62
-_priority = attrgetter("priority")
+# Requests that are served together, a message to each if more wait; and that are looked at before
+# others get their turn: clients may have very many wait.
+_TURNS_AT_ONCE = 256
+_LOOKED_AT_MAX = 3000
+_WAITING_OF_UNIT = 1000  # of the workload, to add up what all of them want
 # One part in this many of the smallest byte limit is dealt out at once: replies are charged, too.
 _SHARE = 8
 
@@ -55,8 +62,9 @@ class Pull:
         self._shared = shared
         self._supply = supply
         self._inactivity = inactivity
-        # Insertion order is the order of service; a served request moves to the end.
-        self._waiting: dict[PullRequest, None] = {}
+        self._waiting = WaitingRequests()
+        self._nobody = Nobody()
+        self._looked_at = 0  # in this turn
         self._none_expires_before = NEVER  # of those that wait
         self._searches = False  # whether a search for messages goes on in the next turn
         self._is_behind = False  # whether it is not known yet what there is to send
@@ -145,28 +153,24 @@ class Pull:
             if not request.expires_at:
                 self._shared.delivery.status(request.reply, _NO_MESSAGES)
                 return False
-        elif available < sum(waiting.batch for waiting in self._waiting):
-            self._shared.delivery.status(request.reply, b"408 Requests Pending")
-            return False
+        else:
+            units = len(self._waiting) / _WAITING_OF_UNIT
+            self._shared.stream.context.workload.spend(units)
+            if available < sum(waiting.batch for waiting in self._waiting):
+                self._shared.delivery.status(request.reply, b"408 Requests Pending")
+                return False
         return True
 
     def _enqueue(self, request: PullRequest) -> None:
-        if self._shared.config.priority_policy == "prioritized":
-            # A stable sort puts a request behind its equals.
-            self._waiting = dict.fromkeys(sorted((*self._waiting, request), key=_priority))
-        else:
-            self._waiting[request] = None
+        is_prioritized = self._shared.config.priority_policy == "prioritized"
+        self._waiting.add(request, request.priority if is_prioritized else 0)
         self._watch(request)
 
     def _rotate(self, served: list[PullRequest]) -> None:
         """Have requests wait behind all others, or behind their equals."""
-        if len(self._waiting) < 2:
-            return
-        for request in served:
-            del self._waiting[request]
-        self._waiting.update(dict.fromkeys(served))
-        if self._shared.config.priority_policy == "prioritized":
-            self._waiting = dict.fromkeys(sorted(self._waiting, key=_priority))
+        if len(self._waiting) >= 2:
+            self._waiting.move_back(served)
+            self._nobody.gone(len(served))
 
     def _watch(self, request: PullRequest) -> None:
         if 0 < request.expires_at < self._none_expires_before:
@@ -175,7 +179,8 @@ class Pull:
             self._shared.timers.schedule(request, request.deadline)
 
     def _drop(self, request: PullRequest, line: bytes = b"", fields: bytes = b"") -> None:
-        del self._waiting[request]
+        self._waiting.remove(request)
+        self._nobody.gone(1)
         self._shared.timers.cancel(request)
         if line:
             self._shared.delivery.status(request.reply, line, fields)
@@ -191,9 +196,9 @@ class Pull:
         if self._is_behind:
             shared.wake()
             return
-        budget = TURN_BYTES
+        budget, self._looked_at = TURN_BYTES, 0
         while self._waiting:
-            if budget <= 0:
+            if budget <= 0 or self._looked_at > _LOOKED_AT_MAX:
                 shared.wake()
                 return
             sent = self._serve_next(budget, now)
@@ -212,22 +217,27 @@ class Pull:
         self._searches = False
         self._supply.pass_over(now)
         available = self._supply.count
-        turns = self._pick_turns(available, now) if available else []
+        policy, is_many = shared.config.priority_policy, len(self._waiting) > _TURNS_AT_ONCE
+        turns_max = 1 if is_many and policy == "overflow" else _TURNS_AT_ONCE
+        turns = self._pick_turns(min(available, turns_max), now) if available else []
         if not turns:
             return None
         request, match = turns[0]
         is_limited = any(request.limits_bytes for request, _ in turns)
         count_max, budget = room_for_all(budget, *(each for _, each in turns))
         room = min(sum(request.batch for request, _ in turns), count_max)
+        is_part = self._searches or (is_many and len(turns) == turns_max)
+        if is_part:
+            room = min(room, len(turns))  # the others come before these get more
         is_shared = len(self._waiting) > 1
         if is_shared and is_limited and not (request.is_text or shared.config.priority_policy):
-            sent = self._deal_within(turns, budget, now)
+            sent = self._deal_within(turns, room if is_part else _ANY_COUNT, budget, now)
             if sent:
                 return sent
         if is_shared and (is_limited or (request.is_text and shared.config.priority_policy)):
             # Whether the next one fits, or somebody can be pinned, may change with each message.
             room = 1
-        elif shared.config.priority_policy == "overflow":
+        elif policy == "overflow" and not is_many:
             room = min(room, self._steady_count())
         offer = self._supply.prepare(room, budget, now)
         if offer is None:
@@ -246,7 +256,9 @@ class Pull:
             self._drop(other, _WRONG_PIN, other.pending_fields)
         return sent
 
-    def _deal_within(self, turns: list[tuple[PullRequest, Match]], budget: int, now: int) -> int:
+    def _deal_within(
+        self, turns: list[tuple[PullRequest, Match]], count_max: int, budget: int, now: int
+    ) -> int:
         """Deal out to requests with byte limits what is sure to fit even the smallest limit.
 
         Returns:
@@ -261,6 +273,7 @@ class Pull:
         room = min(
             (request.batch - 1) * len(turns) + at + 1 for at, (request, _) in enumerate(turns)
         )
+        room = min(room, count_max)
         offer = self._supply.prepare(room, min(budget, limit // _SHARE), now)
         if offer is None:
             return 0
@@ -291,19 +304,41 @@ class Pull:
         """
         policy = self._shared.config.priority_policy
         turns: list[tuple[PullRequest, Match]] = []
-        for request in list(self._waiting):
+        over: list[tuple[PullRequest, bytes]] = []
+        # Those that were looked at in vain before are passed over, as long as that holds.
+        nobody, progress = self._nobody, self._shared.progress
+        pending = progress.cursor.num_pending() if policy == "overflow" else 0
+        nobody.follow(policy, self.pin.id, pending, len(progress.pending))
+        is_nobody = True
+        for request in islice(self._waiting, nobody.count, None):
             if len(turns) >= count_max:
                 break
+            if self._looked_at > _LOOKED_AT_MAX:
+                self._searches = True
+                break
+            self._looked_at += 1
             if turns and policy == "prioritized" and request.priority != turns[0][0].priority:
                 break
             if turns and policy == "pinned_client" and request.pin != self.pin.id:
                 continue
-            match = self._match_or_drop(request, now)
-            if match is None or (policy and not self._claim_turn(request, policy)):
+            if 0 < request.expires_at <= now:
+                over.append((request, b"408 Request Timeout"))
+                continue
+            # Who is not to be served is not looked up either: that takes longer.
+            if policy and not self._claim_turn(request, policy, over):
+                is_nobody = is_nobody and nobody.admits(request)
+                continue
+            is_nobody = False
+            match = self._match_of(request, over)
+            if match is None:
                 continue
             turns.append((request, match))
             if policy == "pinned_client" and not self.pin.id:
                 break  # it is the one to be pinned, unless it can name no group
+        known = nobody.count
+        for request, line in over:
+            self._drop(request, line, request.pending_fields if line else b"")
+        nobody.count = known  # those were not among them
         return turns
 
     def _outpinned(self, turns: list[tuple[PullRequest, Match]], count: int) -> list[PullRequest]:
@@ -312,9 +347,12 @@ class Pull:
         ahead = 0
         outpinned: list[PullRequest] = []
         for request in self._waiting:
+            if ahead >= count:
+                break
+            self._looked_at += 1
             if request in served:
                 ahead += 1
-            elif request.pin and request.pin != self.pin.id and ahead < count:
+            elif request.pin and request.pin != self.pin.id:
                 outpinned.append(request)
         return outpinned
 
@@ -322,6 +360,7 @@ class Pull:
         """Return how many messages may go before a minimum is met, or no longer met."""
         progress = self._shared.progress
         pending, ack_pending = progress.cursor.num_pending(), len(progress.pending)
+        self._looked_at += len(self._waiting)
         changes = [
             change
             for request in self._waiting
@@ -333,16 +372,15 @@ class Pull:
         ]
         return min(changes, default=_ANY_COUNT)
 
-    def _match_or_drop(self, request: PullRequest, now: int) -> Match | None:
-        """Return where a request's messages go, None when it cannot take any now; drop it when it
-        is over."""
+    def _match_of(
+        self, request: PullRequest, over: list[tuple[PullRequest, bytes]]
+    ) -> Match | None:
+        """Return where a request's messages go, None when it cannot take any now; note with its
+        status one that is over."""
         delivery = self._shared.delivery
-        if 0 < request.expires_at <= now:
-            self._drop(request, b"408 Request Timeout", request.pending_fields)
-            return None
         match = delivery.match(request.reply)
         if match.empty:
-            self._drop(request)
+            over.append((request, b""))
             return None
         if delivery.is_congested(match):
             self._shared.is_blocked = True
@@ -391,8 +429,10 @@ class Pull:
             request.heartbeat_at = now + request.heartbeat_ns
             self._watch(request)
 
-    def _claim_turn(self, request: PullRequest, policy: str) -> bool:
-        """Tell whether a policy lets a request be served now; one with a wrong pin is dropped."""
+    def _claim_turn(
+        self, request: PullRequest, policy: str, over: list[tuple[PullRequest, bytes]]
+    ) -> bool:
+        """Tell whether a policy lets a request be served now; one with a wrong pin is over."""
         progress = self._shared.progress
         if policy == "overflow":
             pending = progress.cursor.num_pending()
@@ -400,7 +440,7 @@ class Pull:
         if policy != "pinned_client" or request.pin == self.pin.id:
             return True
         if request.pin:
-            self._drop(request, _WRONG_PIN, request.pending_fields)
+            over.append((request, _WRONG_PIN))
             return False
         return not self.pin.id
 
@@ -447,8 +487,8 @@ class Pull:
         If `max_ack_pending` holds more back, they wait for acks like any other, but not beyond the
         next heartbeat of any request.
         """
-        for request in list(self._waiting):
-            if request.no_wait and (request.delivered or not request.expires_at):
+        for request in list(self._waiting.no_wait):
+            if request.delivered or not request.expires_at:
                 self._drop(request, _NO_MESSAGES)
 
     # -- the pinned client -----------------------------------------------------------------
@@ -524,7 +564,7 @@ class Pull:
     @property
     def is_waiting(self) -> bool:
         """Return whether there may be somebody to deliver to."""
-        return bool(self._waiting)
+        return bool(self._waiting.level_of)  # asked with each message
 
     def stop(self, line: bytes, *, tells_rest: bool = False) -> None:
         """End all requests with a status, which may tell what is left of them."""

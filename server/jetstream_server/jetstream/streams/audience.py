@@ -19,6 +19,7 @@ StoredSubjects = Collection[bytes] | None
 _FEW_CONSUMERS = 8  # waking this many is quicker than looking at each
 _FEW_MESSAGES = 64
 _TOLD_OF_UNIT = 60
+_TOLD_MUCH_OF_UNIT = 10
 _LOOKED_AT_OF_UNIT = 500  # parts of filters
 _LOOKED_AT_MAX = 10_000  # for those whom some messages concern
 
@@ -32,6 +33,9 @@ class Audience(dict[str, StreamConsumer]):
         containment: of what one of them raises that nobody foresaw; the others are told all the
             same.
         spend: told of what many consumers cost, in units of the workload.
+
+    Attributes:
+        shown: how many of them are listed and counted.
     """
 
     def __init__(
@@ -44,20 +48,24 @@ class Audience(dict[str, StreamConsumer]):
         self._spend = spend
         self._index: FilterIndex | None = None  # of many, once somebody asks
         self._looked_at = 0  # in it, all together
+        self.shown = 0
         self._copiers: list[StreamConsumer] | None = None  # once somebody asks
 
     def __setitem__(self, name: str, consumer: StreamConsumer) -> None:
         self._copiers = None
+        before = self.get(name)
         if self._index is not None:
-            if (before := self.get(name)) is not None:
+            if before is not None:
                 self._index.remove(before)
             self._index.add(consumer)
+        self.shown += (not consumer.internal) - (before is not None and not before.internal)
         super().__setitem__(name, consumer)
 
     def __delitem__(self, name: str) -> None:
         self._copiers = None
         if self._index is not None:
             self._index.remove(self[name])
+        self.shown -= not self[name].internal
         super().__delitem__(name)
 
     def refilter(self, consumer: StreamConsumer) -> None:
@@ -115,7 +123,7 @@ class Audience(dict[str, StreamConsumer]):
         concerned: Collection[StreamConsumer] = self.values()
         if subjects is not None and len(self) > _FEW_CONSUMERS:
             concerned = self._concerned(subjects)
-        self._spend_on(len(concerned))
+        self._spend_on(len(concerned), _TOLD_OF_UNIT)
         for consumer in concerned:
             try:
                 consumer.stored(first, last, now)
@@ -123,14 +131,14 @@ class Audience(dict[str, StreamConsumer]):
                 self._containment.contain(error, now)
 
     def tell(self, event: Callable[[StreamConsumer], None], now: int) -> None:
-        """Tell all of them of something."""
-        self._spend_on(len(self))
+        """Tell all of them of something that happens less often than what is stored."""
+        self._spend_on(len(self), _TOLD_MUCH_OF_UNIT)
         for consumer in list(self.values()):
             try:
                 event(consumer)
             except Exception as error:
                 self._containment.contain(error, now)
 
-    def _spend_on(self, told: int) -> None:
+    def _spend_on(self, told: int, of_unit: int) -> None:
         if told > _FEW_CONSUMERS:
-            self._spend(told / _TOLD_OF_UNIT)
+            self._spend(told / of_unit)

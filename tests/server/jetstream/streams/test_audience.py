@@ -17,6 +17,7 @@ class Hearing:
         self.name = pattern.decode()
         self.patterns = [pattern] if pattern else []
         self.told: list[tuple[int, int]] = []
+        self.internal = False
 
     def wants(self, subject: bytes) -> bool:
         raise AssertionError("of many, nobody is asked")
@@ -80,12 +81,13 @@ def test_who_copies_is_looked_for_once_until_one_comes_or_goes() -> None:
 
     def copies(consumer: Any) -> bool:
         asked.append(consumer)
-        return consumer == "mirror"
+        return consumer.name == "mirror"
 
-    consumers: Any = {"a": "reader", "b": "mirror"}
-    for name, consumer in consumers.items():
-        audience[name] = consumer
-    assert audience.copiers(copies) == audience.copiers(copies) == ["mirror"]
+    reader: Any
+    mirror: Any
+    reader, mirror = Hearing(b"reader"), Hearing(b"mirror")
+    audience["a"], audience["b"] = reader, mirror
+    assert audience.copiers(copies) == audience.copiers(copies) == [mirror]
     assert len(asked) == 2
     del audience["b"]
     assert audience.copiers(copies) == []
@@ -132,7 +134,7 @@ def test_what_many_cost_is_spent(monkeypatch: pytest.MonkeyPatch) -> None:
         consumers[name] = Hearing(name.encode())
     consumers.stored(1, 1, 0, None)
     consumers.tell(lambda each: None, 0)
-    assert spent == [5 / audience._TOLD_OF_UNIT] * 2
+    assert spent == [5 / audience._TOLD_OF_UNIT, 5 / audience._TOLD_MUCH_OF_UNIT]
     spent.clear()
     consumers.stored(1, 1, 0, (b"s.3",))
     looked, told = spent
@@ -148,3 +150,16 @@ def test_looking_for_those_concerned_ends_where_it_does_not_pay(
     assert hearing(many) == ["t.>"]
     many.stored(3, 6, 0, (b"s.7", b"s.8", b"s.9"))
     assert hearing(many) == ["s.1", "s.2", "s.*", "t.>"]
+
+
+def test_those_that_are_shown_are_counted(many: Any) -> None:
+    assert many.shown == 4
+    hidden = Hearing(b"s.2")
+    hidden.internal = True
+    many["s.2"] = hidden
+    assert many.shown == 3
+    del many["s.2"]
+    del many["s.1"]
+    assert many.shown == 2
+    many["s.*"] = Hearing(b"s.*")
+    assert many.shown == 2, "one in place of another"
