@@ -43,7 +43,7 @@ class Pin:
 
 
 @dataclass(slots=True)
-class Nobody:
+class PassedOver:
     """How many of the first that wait may not be served, and how long that holds. With each message
     very many would have to be looked at again else, which takes longer than everything else.
 

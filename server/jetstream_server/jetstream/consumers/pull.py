@@ -23,7 +23,7 @@ from jetstream_server.jetstream.consumers.delivery import DeliveryBatch, room_fo
 from jetstream_server.jetstream.consumers.inactivity import Inactivity
 from jetstream_server.jetstream.consumers.priority import (
     LAST_PRIORITY,
-    Nobody,
+    PassedOver,
     Pin,
     is_overflowing,
     refusal,
@@ -63,7 +63,7 @@ class Pull:
         self._supply = supply
         self._inactivity = inactivity
         self._waiting = WaitingRequests()
-        self._nobody = Nobody()
+        self._passed_over = PassedOver()
         self._looked_at = 0  # in this turn
         self._none_expires_before = NEVER  # of those that wait
         self._searches = False  # whether a search for messages goes on in the next turn
@@ -170,7 +170,7 @@ class Pull:
         """Have requests wait behind all others, or behind their equals."""
         if len(self._waiting) >= 2:
             self._waiting.move_back(served)
-            self._nobody.gone(len(served))
+            self._passed_over.gone(len(served))
 
     def _watch(self, request: PullRequest) -> None:
         if 0 < request.expires_at < self._none_expires_before:
@@ -180,7 +180,7 @@ class Pull:
 
     def _drop(self, request: PullRequest, line: bytes = b"", fields: bytes = b"") -> None:
         self._waiting.remove(request)
-        self._nobody.gone(1)
+        self._passed_over.gone(1)
         self._shared.timers.cancel(request)
         if line:
             self._shared.delivery.status(request.reply, line, fields)
@@ -306,11 +306,11 @@ class Pull:
         turns: list[tuple[PullRequest, Match]] = []
         over: list[tuple[PullRequest, bytes]] = []
         # Those that were looked at in vain before are passed over, as long as that holds.
-        nobody, progress = self._nobody, self._shared.progress
+        passed_over, progress = self._passed_over, self._shared.progress
         pending = progress.cursor.num_pending() if policy == "overflow" else 0
-        nobody.follow(policy, self.pin.id, pending, len(progress.pending))
-        is_nobody = True
-        for request in islice(self._waiting, nobody.count, None):
+        passed_over.follow(policy, self.pin.id, pending, len(progress.pending))
+        is_beginning = True
+        for request in islice(self._waiting, passed_over.count, None):
             if len(turns) >= count_max:
                 break
             if self._looked_at > _LOOKED_AT_MAX:
@@ -326,19 +326,19 @@ class Pull:
                 continue
             # Who is not to be served is not looked up either: that takes longer.
             if policy and not self._claim_turn(request, policy, over):
-                is_nobody = is_nobody and nobody.admits(request)
+                is_beginning = is_beginning and passed_over.admits(request)
                 continue
-            is_nobody = False
+            is_beginning = False
             match = self._match_of(request, over)
             if match is None:
                 continue
             turns.append((request, match))
             if policy == "pinned_client" and not self.pin.id:
                 break  # it is the one to be pinned, unless it can name no group
-        known = nobody.count
+        known = passed_over.count
         for request, line in over:
             self._drop(request, line, request.pending_fields if line else b"")
-        nobody.count = known  # those were not among them
+        passed_over.count = known  # those were not among them
         return turns
 
     def _outpinned(self, turns: list[tuple[PullRequest, Match]], count: int) -> list[PullRequest]:
