@@ -8,7 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from jetstream_server.core import sublist as sublist_module
-from jetstream_server.core.subject import is_valid_subject, matches
+from jetstream_server.core.subject import is_valid_subject, matches, overlaps
 from jetstream_server.core.sublist import Sublist
 from jetstream_server.core.subscription import Subscription
 
@@ -23,11 +23,27 @@ QUEUE = st.sampled_from([b"", b"", b"q", b"r"])
 EXTENSIONS = (b"a", b"b", b"z")
 
 
+class Watching:
+    """Notes who came and has not gone."""
+
+    def __init__(self, pattern: bytes, there: list[Subscription]) -> None:
+        self.pattern, self.there = pattern, there
+        self.came: list[Subscription] = []
+
+    def inserted(self, sub: Subscription) -> None:
+        self.came.append(sub)
+
+    def removed(self, sub: Subscription) -> None:
+        if sub not in self.there:
+            self.came.remove(sub)
+
+
 class SublistMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.sublist = Sublist()
         self.subs: list[Subscription] = []
+        self.watchers: list[Watching] = []
         self.depth = self.depth_before = sublist_module.TOKENS_MAX
 
     @initialize(depth=st.sampled_from([1, 2, 3, 16]))
@@ -81,6 +97,29 @@ class SublistMachine(RuleBasedStateMachine):
         if prefix.count(b".") + 1 >= self.depth:
             expected = None  # nothing is said of what is deeper than the tree
         assert self.sublist.match_prefix(prefix) is expected
+
+    @rule(pattern=PATTERN)
+    def overlapping(self, pattern: bytes) -> None:
+        found = Counter(map(id, self.sublist.overlapping(pattern)))
+        assert found == Counter(id(sub) for sub in self.subs if overlaps(sub.subject, pattern))
+
+    @rule(pattern=PATTERN)
+    def watch(self, pattern: bytes) -> None:
+        watcher = Watching(pattern, self.subs[:])
+        self.watchers.append(watcher)
+        self.sublist.watch(pattern, watcher)
+
+    @rule(data=st.data())
+    def unwatch(self, data: st.DataObject) -> None:
+        if self.watchers:
+            at = data.draw(st.integers(0, len(self.watchers) - 1))
+            self.sublist.unwatch(self.watchers.pop(at))
+
+    @invariant()
+    def watchers_know_what_concerns_them(self) -> None:
+        for watcher in self.watchers:
+            new = [sub for sub in self.subs if sub not in watcher.there]
+            assert watcher.came == [sub for sub in new if overlaps(sub.subject, watcher.pattern)]
 
     @rule(prefix=SUBJECT, tokens=st.integers(1, 2))
     def match_below(self, prefix: bytes, tokens: int) -> None:

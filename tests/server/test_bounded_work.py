@@ -1600,6 +1600,40 @@ def test_messages_to_many_consumers_take_turns(
     assert sum(told) >= (count * 200 if between else 200)
 
 
+@pytest.mark.parametrize("others", [0, 1])
+def test_answers_that_reach_many_take_turns(tmp_path: Path, others: int) -> None:
+    """Twenty thousand acks to a reply of 1,000 kept the whole account waiting for 28 s."""
+    bench, count, crowd = Bench(tmp_path), 200, 1000
+    bench.ask("STREAM.CREATE.S", {"name": "S", "subjects": ["s.>"]})
+    reader = bench.node.open_session("10.0.0.2", 5001, NOW)
+    reader.feed(b"CONNECT {}\r\n" + b"".join(b"SUB d.x %d\r\n" % n for n in range(crowd)))
+    witness = bench.node.open_session("10.0.0.3", 5002, NOW)
+    witness.feed(b"CONNECT {}\r\nSUB w 1\r\n")
+    for _ in range(20):
+        bench.turn()
+    witness.take_output()
+    first = b"PUB s.x w 0\r\n\r\n" * others  # whose answer goes to one
+    bench.session.feed(first + b"PUB s.x d.x 0\r\n\r\n" * count)
+    turns_of_pings, acked = [], 0
+    for _ in range(10):
+        witness.feed(b"PUB plain 0\r\n\r\nPING\r\n")
+        for turn in range(100):
+            bench.turn()
+            assert not bench.commit.drain()
+            bench.node.release(bench.node.take_held(), bench.now)
+            acked += reader.take_output().count(b'"stream":"S"')
+            reader.outbox.backlog_bytes = 0
+            for session in (bench.session, witness):
+                session.answers.look_again()
+            if b"PONG" in witness.take_output():
+                turns_of_pings.append(turn)
+                break
+    assert max(turns_of_pings) <= 3
+    catalog = bench.node.accounts["$G"].catalog
+    assert catalog is not None and 10 < catalog.streams["S"].store.last_seq < count
+    assert acked % crowd == 0 and acked
+
+
 _FOR_LATER = b'{"batch":1,"group":"g","min_pending":1000000}'
 
 

@@ -16,10 +16,10 @@ Specification: docs/reference/protocol.md#subjects and #delivery.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Protocol
+from typing import Protocol, cast
 
-from jetstream_server.core.subject import is_literal, is_well_formed
-from jetstream_server.core.subscription import Subscription
+from jetstream_server.core.subject import is_literal, is_well_formed, overlaps
+from jetstream_server.core.subscription import Receiver, Subscription
 from jetstream_server.kernels.trie import TrieNode, descend
 
 # The genuine server keeps 1024 and sweeps in the background; a wider cache suits streams whose
@@ -43,16 +43,18 @@ class Match:
     Attributes:
         plain: the subscriptions without a queue.
         queues: the members of each queue group, grouped by name across patterns.
+        width: how many are reached; a queue group counts as one.
         empty: nothing is reached.
         only: the one subscription reached, if it is the only one and plain.
     """
 
-    __slots__ = ("empty", "only", "plain", "queues")
+    __slots__ = ("empty", "only", "plain", "queues", "width")
 
     def __init__(self, plain: list[Subscription], queues: list[list[Subscription]]) -> None:
         self.plain = plain
         self.queues = queues
-        self.empty = not plain and not queues
+        self.width = len(plain) + len(queues)
+        self.empty = not self.width
         self.only = plain[0] if len(plain) == 1 and not queues else None
 
 
@@ -115,6 +117,30 @@ def _children(node: TrieNode) -> Iterator[TrieNode]:
         yield node.star
     if node.tail is not None:
         yield node.tail
+
+
+def _overlapping_children(node: TrieNode, token: bytes, *, is_rest: bool) -> list[TrieNode]:
+    """Return the nodes below one by tokens that overlap a token of a pattern, or all that is left
+    of one; those by `>` aside, unless everything below it does."""
+    if token == b">":
+        below, waiting = list[TrieNode](), list(_children(node))
+        while waiting:
+            below.append(child := waiting.pop())
+            waiting.extend(_children(child))
+        return [each for each in below if each is not node.tail]
+    children: list[TrieNode] = []
+    if is_rest:
+        for keys in (node.literals, node.wild):
+            if keys is not None:
+                children += [child for key, child in keys.items() if overlaps(key, token)]
+    elif node.literals is not None:
+        if token == b"*":
+            children += node.literals.values()
+        elif token in node.literals:
+            children.append(node.literals[token])
+    if node.star is not None and b"." not in token:
+        children.append(node.star)
+    return children
 
 
 def _has_subscriptions(node: TrieNode) -> bool:
@@ -202,7 +228,7 @@ class Sublist:
         generation: rises with every change.
         count: of the subscriptions.
         looked_at: how many nodes of the tree lookups have passed, all together.
-        watchers: told of every change.
+        told: how often watchers were told of a change, all together.
     """
 
     def __init__(self, changed: Callable[[], None] | None = None) -> None:
@@ -214,7 +240,9 @@ class Sublist:
         self.generation = 0
         self.count = 0
         self.looked_at = 0
-        self.watchers: tuple[Watcher, ...] = ()
+        self.told = 0
+        self._watched: Sublist | None = None  # what watchers are told of, once there are any
+        self._watching: dict[Watcher, Subscription] = {}
 
     def insert(self, sub: Subscription) -> None:
         """Add a subscription; its subject must be valid, and it must not be in the list."""
@@ -225,7 +253,7 @@ class Sublist:
         _add(node, sub)
         self.count += 1
         self._changed(sub.subject)
-        for watcher in self.watchers:
+        for watcher in self._watchers_of(sub.subject):
             watcher.inserted(sub)
 
     def insert_all(self, subs: Sequence[Subscription]) -> None:
@@ -240,8 +268,8 @@ class Sublist:
             _add(node, sub)
         self.count += len(subs)
         self._changed(*[sub.subject for sub in subs])
-        for watcher in self.watchers:
-            for sub in subs:
+        for sub in subs:
+            for watcher in self._watchers_of(sub.subject):
                 watcher.inserted(sub)
 
     def remove(self, sub: Subscription) -> bool:
@@ -262,9 +290,45 @@ class Sublist:
             _prune(node, token)
         self.count -= 1
         self._changed(sub.subject)
-        for watcher in self.watchers:
+        for watcher in self._watchers_of(sub.subject):
             watcher.removed(sub)
         return True
+
+    def watch(self, pattern: bytes, watcher: Watcher) -> None:
+        """Have somebody told of every change that concerns subjects of a pattern."""
+        if self._watched is None:
+            self._watched = Sublist()
+        # Nothing is delivered by that list: it is only asked whose patterns overlap.
+        self._watching[watcher] = Subscription(pattern, cast(Receiver, watcher))
+        self._watched.insert(self._watching[watcher])
+
+    def unwatch(self, watcher: Watcher) -> None:
+        """Have somebody who watches not told any more."""
+        watched, subscription = self._watched, self._watching.pop(watcher, None)
+        if watched is not None and subscription is not None:
+            watched.remove(subscription)
+
+    def _watchers_of(self, subject: bytes) -> list[Watcher]:
+        if not self._watching or self._watched is None:
+            return []
+        overlapping = self._watched.overlapping(subject)
+        self.told += len(overlapping)
+        return [cast(Watcher, each.receiver) for each in overlapping]
+
+    def overlapping(self, pattern: bytes) -> list[Subscription]:
+        """Return the subscriptions that some subject reaches which matches a pattern as well."""
+        level, reached = [self._root], list[TrieNode]()
+        for place, token in enumerate(pattern.split(b".", TOKENS_MAX)):
+            below: list[TrieNode] = []
+            for node in level:
+                if node.tail is not None:
+                    reached.append(node.tail)
+                below += _overlapping_children(node, token, is_rest=place == TOKENS_MAX)
+            level = below
+            if token == b">":
+                break
+        found = [node for node in reached + level if _has_subscriptions(node)]
+        return [sub for node in found for sub in _subscriptions(node)]
 
     def match(self, subject: bytes) -> Match:
         """Return what a message published to `subject` reaches.

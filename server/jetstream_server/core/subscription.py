@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, Protocol, Self
 
+from jetstream_server.base.limits import SUBJECT_BYTES_OF_OP
 from jetstream_server.core.answers import Answers
 from jetstream_server.protocol.ops import PubRun
 
@@ -170,3 +171,12 @@ class PostponedRequests:
             )
         elif of.sender is not None:
             of.sender.unanswered(of.run, start, of.stop)
+
+
+def ops_of(subject: bytes, told: int) -> int:
+    """Return for how many operations more than one a subscription counts that comes or goes.
+
+    Args:
+        told: how many imports follow it.
+    """
+    return len(subject) // SUBJECT_BYTES_OF_OP + told

@@ -113,6 +113,7 @@ class Context:
     def __post_init__(self) -> None:
         self.deadlines = DeadlineHeap(self.output.stir)
         self.slices = Slices(self.deadlines, self.workload)
+        self.output.spend = self.workload.spend
         self.remains = Remains(self.deadlines)
 
     def wake(self, runnable: Runnable) -> None:

@@ -65,7 +65,17 @@ class Released:
 Send = Frames | Publish | Handover | Released
 
 
+# What reaches more than a few at once is work of the turn. A turn makes no more of it than it is
+# sure to deliver, or what is late (`node/late_output.py`) becomes more and more.
+_FEW_REACHED = 8
+_REACHED_OF_UNIT = 30
+
+
 def _nobody() -> None:
+    pass
+
+
+def _spend_nothing(units: float) -> None:
     pass
 
 
@@ -76,12 +86,14 @@ class Output:
     Attributes:
         sublist: the account's interest.
         stir: called with each send; whoever drains looks only at accounts that were stirred.
+        spend: told of what reaches many, in units of the workload.
         delivered_bytes: of frames and of messages handed over so far.
         in_flight: frames that clients have yet to be handed.
     """
 
     sublist: Sublist
     stir: Callable[[], None] = _nobody
+    spend: Callable[[float], None] = _spend_nothing
     sends: list[Send] = field(default_factory=list)
     sends_after_flush: list[Send] = field(default_factory=list)
     delivered_bytes: int = 0
@@ -93,6 +105,7 @@ class Output:
         """Publish one message after the flush: an API reply, an advisory, a status."""
         send = Publish(PubRun.single(subject, reply, headers, payload))
         self.sends_after_flush.append(send)
+        self._spend_on(subject)
         self.stir()
         return send
 
@@ -106,7 +119,13 @@ class Output:
     def publish_now(self, subject: bytes, payload: bytes, *, headers: bytes = b"") -> None:
         """Publish one message that need not wait: a refusal, or what says nothing of the disk."""
         self.sends.append(Publish(PubRun.single(subject, b"", headers, payload)))
+        self._spend_on(subject)
         self.stir()
+
+    def _spend_on(self, subject: bytes) -> None:
+        reached = self.sublist.match(subject).width
+        if reached > _FEW_REACHED:
+            self.spend(reached / _REACHED_OF_UNIT)
 
     def frames(
         self,
@@ -203,6 +222,19 @@ class Output:
                 for at in range(index, cut):
                     publish(run.reply(at), body(at))
             index = cut
+
+    def answered_together(self, run: PubRun, start: int, stop: int) -> int:
+        """Return how far messages from `start` may be taken together, as none of their answers
+        reaches many; the first one that does is taken on its own."""
+        index = start
+        while index < stop:
+            cut, reply, target = self.reply_stretch(run, index, stop)
+            if reply and target is None:
+                for at in range(index, cut):
+                    if self.sublist.match(run.reply(at)).width > _FEW_REACHED:
+                        return max(at, start + 1)
+            index = cut
+        return stop
 
     def reply_stretch(
         self, run: PubRun, start: int, stop: int

@@ -24,7 +24,7 @@ from jetstream_server.base.nuid import Nuid
 from jetstream_server.config.options import ServerOptions
 from jetstream_server.core.containment import UNCONTAINED, Containment
 from jetstream_server.core.deliveries import Deliveries
-from jetstream_server.core.subscription import Stretch, Subscription
+from jetstream_server.core.subscription import Stretch, Subscription, ops_of
 from jetstream_server.core.workload import UNITS_OF_TURN, Workload
 from jetstream_server.jetstream.output import Frames, Handover, Released, Send
 from jetstream_server.node.accounts.account import Account
@@ -380,8 +380,9 @@ class Node:
             account, subscriptions, closed = self._given_up[0]
             while subscriptions and self._given_up_left > 0:
                 subscription = subscriptions.pop()
-                self._given_up_left -= 1 + len(subscription.subject) // SUBJECT_BYTES_OF_OP
+                told = account.sublist.told
                 account.unsubscribe(subscription)
+                self._given_up_left -= 1 + ops_of(subscription.subject, account.sublist.told - told)
                 if closed is not None:
                     closed.note(subscription)
             if not subscriptions:

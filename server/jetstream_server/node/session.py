@@ -19,11 +19,10 @@ from collections.abc import Callable, Iterable
 from random import Random
 from typing import Any, Protocol
 
-from jetstream_server.base.limits import SUBJECT_BYTES_OF_OP
 from jetstream_server.config.options import ServerOptions
 from jetstream_server.core.answers import Answers
 from jetstream_server.core.containment import Containment, Incident
-from jetstream_server.core.subscription import Stretch, Subscription
+from jetstream_server.core.subscription import Stretch, Subscription, ops_of
 from jetstream_server.jetstream.wire.go_time import format_time
 from jetstream_server.kernels import frames
 from jetstream_server.node.accounts.account import Account
@@ -616,8 +615,9 @@ class Session:
             if fault := self._subscriptions.objection(op, self._rights, tokens_max):
                 self.refuse(fault)
                 return
-            self._ops_more += len(op.subject) // SUBJECT_BYTES_OF_OP
+            told = self.account.sublist.told
             self.account.subscribe(self._subscriptions.add(op, self))
+            self._ops_more += ops_of(op.subject, self.account.sublist.told - told)
         self.accept()
 
     def _on_unsub(self, op: Unsub) -> None:
@@ -628,8 +628,9 @@ class Session:
 
     def _unsubscribe(self, subscription: Subscription) -> None:
         if self._subscriptions.remove(subscription):
-            self._ops_more += len(subscription.subject) // SUBJECT_BYTES_OF_OP
+            told = self.account.sublist.told
             self.account.unsubscribe(subscription)
+            self._ops_more += ops_of(subscription.subject, self.account.sublist.told - told)
 
     def _ping(self, op: Ping) -> None:
         self.send(encoder.PONG)

@@ -206,7 +206,7 @@ def test_many_at_once_are_as_one_by_one() -> None:
             one.insert(sub)
         calls: list[Subscription] = []
         watcher = Watcher(calls)
-        many.watchers = (watcher,)
+        many.watch(b">", watcher)
         before = many.generation
         many.insert_all(subs)
         assert many.generation == before + 1

@@ -104,3 +104,32 @@ def test_a_subscription_that_ends_after_so_many_is_counted_one_by_one(output):
     subscription.max_messages = 1
     output.pub_acks(run_with(b"_INBOX.x.1", b"_INBOX.x.2"), 0, 2, HEAD, 1)
     assert all(isinstance(send, Publish) for send in output.sends_after_flush)
+
+
+def test_what_reaches_many_is_work_of_the_turn(output):
+    spent = []
+    output.spend = spent.append
+    for _ in range(8):
+        listen(output, b"few")
+        listen(output, b"many")
+    output.publish(b"few", b"x")
+    output.publish_now(b"few", b"x")
+    assert not spent
+    listen(output, b"many")
+    output.publish(b"many", b"x")
+    output.publish_now(b"many", b"x")
+    assert spent == [9 / 30] * 2
+
+
+def test_messages_are_taken_together_up_to_an_answer_that_reaches_many(output):
+    listen(output, b"one")
+    listen(output, b"inbox.*")
+    for _ in range(9):
+        listen(output, b"many")
+        listen(output, b"other.*")
+    run = run_with(b"one", b"", b"inbox.1", b"inbox.2", b"nobody", b"many", b"one", b"other.1")
+    assert output.answered_together(run, 0, 8) == 5
+    assert output.answered_together(run, 0, 4) == 4
+    assert output.answered_together(run, 5, 8) == 6, "on its own"
+    assert output.answered_together(run, 6, 8) == 7
+    assert output.answered_together(run, 7, 8) == 8

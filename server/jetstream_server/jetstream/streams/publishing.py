@@ -169,8 +169,10 @@ class StreamPublishing:
             at_once = _COMPARED_AT_ONCE
         while index < stretch.stop:
             if self._put_off_late(stretch, index):
-                break
+                return
             end = min(index + at_once, stretch.stop)
+            if stretch.answers is not None:
+                end = self._answers.together(stretch.run, index, end)
             if end - index < _FEW_MESSAGES:
                 is_paused = self._take_some(stretch, index, end)
             else:
@@ -183,11 +185,11 @@ class StreamPublishing:
                 if self._trims:
                     units += max(before.messages + end - index - after.messages, 0)
                 self._context.workload.spend(units / _NEW_OF_UNIT, stretch.answers)
+            if workload.used > used:  # whatever it was that took long, it was for this client
+                workload.spend(0, stretch.answers)
             if is_paused:
-                break
+                return
             index = end
-        if workload.used > used:  # whatever it was that took long, it was for this client
-            workload.spend(0, stretch.answers)
 
     def _take_some(self, stretch: Stretch, start: int, stop: int) -> bool:
         """Take some of a stretch; tell whether what follows was put off."""

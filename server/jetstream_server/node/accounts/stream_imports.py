@@ -67,15 +67,14 @@ class StreamImport:
 
     def open(self) -> None:
         """Begin, with the subscriptions that are there and those to come."""
-        sublist = self._importer.sublist
-        sublist.watchers += (self,)
-        for subscription in list(sublist):
+        sublist, pattern = self._importer.sublist, self._mapping.target
+        sublist.watch(pattern, self)
+        for subscription in sublist.overlapping(pattern):
             self.inserted(subscription)
 
     def close(self) -> None:
         """End; no shadow stays."""
-        sublist = self._importer.sublist
-        sublist.watchers = tuple([each for each in sublist.watchers if each is not self])
+        self._importer.sublist.unwatch(self)
         for subscription in list(self._shadows):
             self.removed(subscription)
 
@@ -100,7 +99,9 @@ class StreamImport:
         self._shadows[sub] = Subscription(
             self._mapping.reverse(part), shadow, queue=sub.queue, sid=sub.sid, outlet=outlet
         )
+        told = self._exporter.sublist.told
         self._exporter.subscribe(self._shadows[sub])
+        self._importer.sublist.told += self._exporter.sublist.told - told
 
     def removed(self, sub: Subscription) -> None:
         """Remove the shadow of a subscription that is gone."""

@@ -11,10 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from random import Random
+from typing import cast
 
 from jetstream_server.base.errors import ConfigError
 from jetstream_server.config.options import SubjectMapping
-from jetstream_server.core.subject import is_literal, matches
+from jetstream_server.core.subject import is_literal
+from jetstream_server.core.sublist import Sublist
+from jetstream_server.core.subscription import Receiver, Subscription
 from jetstream_server.core.transform import Transform, TransformError, asked_transform
 
 _HUNDRED = 100
@@ -43,6 +46,14 @@ class SubjectMappings:
         choices = [(mapping.source.encode(), _choices(mapping)) for mapping in mappings]
         self._literal = {source: chosen for source, chosen in choices if is_literal(source)}
         self._patterns = [each for each in choices if each[0] not in self._literal]
+        # Which of them match a subject; nothing is delivered by this list.
+        self._sources = Sublist()
+        nobody = cast(Receiver, None)
+        self._number_of = {
+            Subscription(source, nobody): number
+            for number, (source, _) in enumerate(self._patterns)
+        }
+        self._sources.insert_all(list(self._number_of))
 
     def apply(self, subject: bytes) -> bytes:
         """Return where a subject goes, empty for nowhere."""
@@ -62,8 +73,9 @@ class SubjectMappings:
     def _choices_for(self, subject: bytes) -> _Choices | None:
         choices = self._literal.get(subject)
         if choices is None:
-            found = (chosen for source, chosen in self._patterns if matches(source, subject))
-            choices = next(found, None)
+            found = self._sources.match(subject).plain
+            if found:
+                choices = self._patterns[min(map(self._number_of.__getitem__, found))][1]
         return choices
 
 

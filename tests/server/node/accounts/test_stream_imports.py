@@ -99,3 +99,31 @@ def test_what_was_imported_goes_no_further(node, connect):
 
     c.sublist.insert(Subscription(b"via.>", object()))
     assert (a.sublist.count, b.sublist.count) == (0, 1)
+
+
+def test_a_subscription_concerns_those_imports_that_it_may_get_something_of(
+    node, connect, monkeypatch
+):
+    """Of two thousand imports each was asked for each subscription: 2 ms."""
+    asked = []
+    inserted = StreamImport.inserted
+
+    def counted(link, sub):
+        asked.append(str(link))
+        inserted(link, sub)
+
+    monkeypatch.setattr(StreamImport, "inserted", counted)
+    links = [join(node, b"ev.%d.>" % number, b"ev.%d.>" % number) for number in range(10)]
+    b = connect(b"b")
+    b.say(b"SUB ev.3.x 1\r\n")
+    assert asked == [str(links[3])]
+    b.say(b"SUB ev.*.x 2\r\n")
+    assert len(asked) == 1 + 10
+    assert node.accounts["A"].sublist.count == 11
+    before = b.session._ops_more
+    b.say(b"UNSUB 2\r\n")
+    assert node.accounts["A"].sublist.count == 1
+    assert b.session._ops_more - before in (10, 10 - before), "it counts for each of them"
+    links[3].close()
+    b.say(b"SUB ev.3.y 3\r\n")
+    assert len(asked) == 11 and node.accounts["A"].sublist.count == 0

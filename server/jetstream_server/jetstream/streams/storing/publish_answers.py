@@ -42,6 +42,10 @@ class PublishAnswers:
         """Acknowledge messages of a run, as `Output.pub_acks` does."""
         self._output.pub_acks(run, start, stop, head, first_seq, waits=self._waits)
 
+    def together(self, run: PubRun, start: int, stop: int) -> int:
+        """Return how far messages may be taken together, as `Output.answered_together` does."""
+        return self._output.answered_together(run, start, stop)
+
     def answer(
         self,
         run: PubRun,
