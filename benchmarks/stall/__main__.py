@@ -21,6 +21,7 @@ from pathlib import Path
 
 from benchmarks.process_usage import usage
 from benchmarks.servers import KINDS, ServerKind, ServerNotStartedError, running
+from benchmarks.stall.crowds import CROWDS
 from benchmarks.stall.inputs import INPUTS, Input
 from benchmarks.stall.witness import Waits, Witness
 from benchmarks.wire import LoadError
@@ -106,9 +107,13 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--list", action="store_true", help="list the inputs and end")
     options = parser.parse_args(arguments)
     patterns = options.inputs or ["*"]
-    chosen = [i for i in INPUTS if any(fnmatch.fnmatch(i.name, pattern) for pattern in patterns)]
+    chosen = [
+        i
+        for i in [*INPUTS, *CROWDS]
+        if any(fnmatch.fnmatch(i.name, pattern) for pattern in patterns)
+    ]
     if options.list or not chosen:
-        print("\n".join(each.name for each in INPUTS))
+        print("\n".join(each.name for each in [*INPUTS, *CROWDS]))
         return 0 if options.list else 1
     kinds = [KINDS[name] for name in options.kinds.split(",")]
     headings = head(signs_in=options.sign_ins)

@@ -56,6 +56,27 @@ def many_users(folder: Path) -> str:
     return f"accounts {{ {_SYSTEM}{others} }}\nsystem_account: SYSTEM\n"
 
 
+def many_imports(folder: Path) -> str:
+    """Have an account that imports 2,000 streams of another one."""
+    subjects = [f"x.{number}.>" for number in range(2000)]
+    exports = ", ".join(f'{{stream: "{subject}"}}' for subject in subjects)
+    imports = ", ".join(f'{{stream: {{account: E, subject: "{each}"}}}}' for each in subjects)
+    others = (
+        f"OTHERS {{ jetstream: enabled, users: [ {_WITNESS} ] }}\n"
+        f"E {{ exports: [ {exports} ] }}\n"
+        f"I {{ users: [ {{user: importer, password: s3cret}} ], imports: [ {imports} ] }}"
+    )
+    return f"accounts {{ {_SYSTEM}{others} }}\nsystem_account: SYSTEM\n"
+
+
+def many_mappings(folder: Path) -> str:
+    """Have 2,000 mappings of subjects."""
+    form = '"m.{0}.*.*": "n.{0}.{{{{wildcard(2)}}}}.{{{{wildcard(1)}}}}"'
+    mappings = ", ".join(form.format(number) for number in range(2000))
+    others = f"OTHERS {{ jetstream: enabled, users: [ {_WITNESS} ], mappings: {{ {mappings} }} }}"
+    return f"accounts {{ {_SYSTEM}{others} }}\nsystem_account: SYSTEM\n"
+
+
 def ring_of_accounts(folder: Path) -> str:
     """Have 1,000 accounts, each of which imports from the next one."""
     others = f"OTHERS {{ jetstream: enabled, users: [ {_WITNESS} ] }}\n"

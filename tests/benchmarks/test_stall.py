@@ -12,6 +12,7 @@ import pytest
 
 from benchmarks.servers import OURS
 from benchmarks.stall import __main__ as stall
+from benchmarks.stall.crowds import CROWDS
 from benchmarks.stall.inputs import INPUTS, Input
 from benchmarks.stall.sign_ins import SignIns
 from benchmarks.stall.witness import Waits
@@ -37,7 +38,7 @@ def test_a_row_has_a_cell_for_each_heading():
 
 
 def test_names_are_unique():
-    names = [each.name for each in INPUTS]
+    names = [each.name for each in [*INPUTS, *CROWDS]]
     assert len(set(names)) == len(names)
 
 

@@ -1709,6 +1709,37 @@ def test_who_may_be_served_is_found_behind_many_who_may_not(
     assert said.count(b"MSG s.x 3 ") == 1
 
 
+def test_a_message_for_very_many_consumers_is_for_several_turns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thousand that deliver each message were 500 in one turn: 80 ms."""
+    monkeypatch.setattr(catalog_module, "ADVANCED_OF_TURN_MAX", 20)
+    bench, count, advanced = Bench(tmp_path), 70, [0]
+    bench.ask("STREAM.CREATE.S", {"name": "S", "subjects": ["s.>"]})
+    bench.say(b"SUB d.* 2\r\n")
+    for number in range(count):
+        name = f"c{number}"
+        config = {"name": name, "durable_name": name, "deliver_subject": f"d.{number}"}
+        bench.ask(f"CONSUMER.CREATE.S.{name}", {"stream_name": "S", "config": config})
+    advance = Consumer.advance
+
+    def counted(consumer: Consumer, now: int) -> None:
+        advanced[-1] += 1
+        advance(consumer, now)
+
+    monkeypatch.setattr(Consumer, "advance", counted)
+    bench.session.feed(b"PUB s.x 0\r\n\r\n" * 3)
+    said = b""
+    while bench.node.next_deadline() == 0 or bench.session.answers.postponed or not said:
+        bench.turn()
+        assert not bench.commit.drain()
+        bench.node.release(bench.node.take_held(), bench.now)
+        said += bench.session.take_output() if bench.session.outbox else b""
+        advanced.append(0)
+    assert said.count(b"MSG s.x 2 ") == 3 * count
+    assert max(advanced) <= 20
+
+
 @pytest.mark.parametrize("meanwhile", ["nothing", "a reader of all", "limits", "a crash"])
 def test_what_one_ack_counts_for_leaves_in_turns(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, meanwhile: str

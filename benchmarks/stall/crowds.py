@@ -1,0 +1,250 @@
+"""What many others make of each thing that one client says: consumers that hear of it, pulls that
+wait, subscriptions that are like it, imports that follow it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from benchmarks.stall import surroundings
+from benchmarks.stall.inputs import TIMEOUT_S, USER, Act, Input
+from benchmarks.wire import LoadError, Wire
+
+_CREDENTIALS = tuple(USER.items())
+_LONG = b".".join([b"a"] * 1500)
+_STARS_OF_LONG = 400  # and more, in patterns that match it
+
+
+@contextlib.contextmanager
+def _readers(port: int, said: bytes, **credentials: str) -> Iterator[None]:
+    """Have a client that says something and then reads whatever it is sent."""
+    with Wire(port, TIMEOUT_S, {"headers": True, **credentials}) as wire:
+        wire.sock.sendall(said)
+        wire.ping()
+
+        def read() -> None:
+            with contextlib.suppress(OSError):
+                while wire.sock.recv(1 << 20):
+                    pass
+
+        reading = threading.Thread(target=read, daemon=True)
+        reading.start()
+        yield
+        with contextlib.suppress(OSError):
+            wire.sock.shutdown(2)
+        reading.join()
+
+
+def _say(port: int, frames: Sequence[bytes], **credentials: str) -> None:
+    """Say frames in one write, and wait until all are acted on, each PING among them as well."""
+    with Wire(port, TIMEOUT_S, {"headers": True, "no_responders": True, **credentials}) as wire:
+        said = b"".join(frames) + b"PING\r\n"
+        left, kept = said.count(b"PING\r\n"), b""
+        with ThreadPoolExecutor(1) as pool:
+            sending = pool.submit(wire.sock.sendall, said)
+            while left:
+                received = wire.sock.recv(1 << 20)
+                if not received:
+                    raise LoadError("the server has closed the connection")
+                kept += received
+                left -= kept.count(b"PONG\r\n")
+                kept = kept.rpartition(b"PONG\r\n")[2][-6:]
+            sending.result()
+
+
+def _said(frame: Callable[[int], bytes], count: int, before: bytes = b"") -> Act:
+    """Say so many frames, while another client that has said something listens."""
+
+    def act(port: int) -> None:
+        with _readers(port, before):
+            _say(port, [frame(number) for number in range(count)])
+
+    return act
+
+
+def _message(subject: bytes, reply: bytes = b"", after: bytes = b"") -> Callable[[int], bytes]:
+    frame = b"PUB %b %b0\r\n\r\n%b" % (subject, reply and reply + b" ", after)
+    return lambda number: frame.replace(b"{}", b"%d" % number)
+
+
+def _consumers(count: int, filter_of: Callable[[int], str], **settings: object) -> Act:
+    """Make stream S, and so many consumers in memory."""
+
+    def prepare(port: int) -> None:
+        with Wire(port, TIMEOUT_S) as wire:
+            wire.subscribe_inbox()
+            wire.api("STREAM.CREATE.S", {"name": "S", "subjects": ["S.>"], **settings})
+            for number in range(count):
+                name = f"c{number}"
+                config = {"name": name, "durable_name": name, "ack_policy": "explicit"}
+                config |= {"mem_storage": True, "filter_subject": filter_of(number)}
+                wire.api(f"CONSUMER.CREATE.S.{name}", {"stream_name": "S", "config": config})
+
+    return prepare
+
+
+def _all(number: int) -> str:
+    return "S.>"
+
+
+def _stars(number: int) -> str:
+    """Return one of a thousand patterns that all match the same subjects."""
+    return "S." + ".".join("*" if number >> bit & 1 else "a" for bit in range(10)) + ".>"
+
+
+def _long(number: int) -> str:
+    return "S." + "*." * (_STARS_OF_LONG + number) + ">"
+
+
+def _pulls(count: int, body: dict[str, object], **config: object) -> Act:
+    """Have so many pulls wait, and publish 10,000 messages with a PING behind each."""
+    text = json.dumps({"batch": 1, "expires": 60_000_000_000, **body}).encode()
+    ask = b"PUB $JS.API.CONSUMER.MSG.NEXT.S.c q.%d %d\r\n%b\r\n"
+
+    def act(port: int) -> None:
+        with Wire(port, TIMEOUT_S) as wire:
+            wire.subscribe_inbox()
+            wire.api("STREAM.CREATE.S", {"name": "S", "subjects": ["S.>"]})
+            settings = {"name": "c", "durable_name": "c", "ack_policy": "explicit", **config}
+            wanted = {"stream_name": "S", "config": {**settings, "max_waiting": count}}
+            wire.api("CONSUMER.CREATE.S.c", wanted)
+        asked = b"".join(ask % (number, len(text), text) for number in range(count))
+        _said(_message(b"S.x", after=b"PING\r\n"), 10_000, b"SUB q.* 1\r\n" + asked)(port)
+
+    return act
+
+
+def _many_stars(count: int, bits: int, rest: bytes) -> bytes:
+    """Return subscriptions that are alike in their first tokens, each in its own way."""
+    return b"".join(
+        b"SUB %b.%b %d\r\n"
+        % (b".".join(b"*" if n >> bit & 1 else b"a" for bit in range(bits)), rest, n)
+        for n in range(count)
+    )
+
+
+def _asked(verb: str, bodies: Sequence[dict[str, object]]) -> Act:
+    """Ask for all of it in one write."""
+    texts = [json.dumps(body).encode() for body in bodies]
+    frames = [b"PUB $JS.API.%b r %d\r\n%b\r\n" % (verb.encode(), len(t), t) for t in texts]
+    return lambda port: _say(port, frames)
+
+
+def _subscribed(frame: bytes, count: int) -> Act:
+    frames = [frame.replace(b"{}", b"%d" % number) for number in range(count)]
+    return lambda port: _say(port, frames, user="importer", **{"pass": "s3cret"})
+
+
+def _mapped(count: int) -> Act:
+    frames = [b"PUB m.%d.%d.b 0\r\n\r\n" % (number % 2000, number) for number in range(count)]
+    return lambda port: _say(port, frames, **USER)
+
+
+_TOKENS = b".".join([b"*"] * 1989)
+
+CROWDS = [
+    Input(
+        "1,000 subscriptions of 1,000 tokens, and away",
+        lambda port: _say(
+            port, [b"SUB a%d.%b.> %d\r\n" % (n, _LONG[:1997], n) for n in range(1000)]
+        ),
+    ),
+    Input(
+        "200 messages that 1,000 patterns of 2,000 tokens match",
+        _said(_message(b"a." * 10 + b"b." * 1988 + b"{}"), 200, _many_stars(1000, 10, _TOKENS)),
+    ),
+    Input(
+        "20 messages that 65,536 patterns nearly match",
+        _said(_message(b"a." * 16 + b"{}.y"), 20, _many_stars(65_536, 16, b"*.x")),
+    ),
+    Input(
+        "10,000 messages with a PING each for 1,000 consumers",
+        _said(_message(b"S.x", after=b"PING\r\n"), 10_000),
+        _consumers(1000, _all),
+    ),
+    Input(
+        "10,000 messages with a PING each for 1,000 consumers with filters",
+        _said(_message(b"S." + b"a." * 10 + b"{}", after=b"PING\r\n"), 10_000),
+        _consumers(1000, _stars),
+    ),
+    Input(
+        "10,000 messages of interest for 1,000 consumers with filters",
+        _said(_message(b"S." + b"a." * 10 + b"{}"), 10_000),
+        _consumers(1000, _stars, retention="interest"),
+    ),
+    Input(
+        "5,000 messages of 1,500 tokens for 1,000 filters as long",
+        _said(_message(b"S." + _LONG + b".{}"), 5000),
+        _consumers(1000, _long),
+    ),
+    Input(
+        "20,000 pulls with too small a limit of bytes",
+        _pulls(20_000, {"max_bytes": 10}),
+    ),
+    Input(
+        "20,000 pulls for when more is pending",
+        _pulls(
+            20_000,
+            {"group": "g", "min_pending": 1_000_000},
+            priority_policy="overflow",
+            priority_groups=["g"],
+        ),
+    ),
+    Input(
+        "20,000 pulls while another one is pinned",
+        _pulls(
+            20_000,
+            {"group": "g"},
+            priority_policy="pinned_client",
+            priority_groups=["g"],
+            priority_timeout=1_000_000_000,
+        ),
+    ),
+    Input(
+        "500 updates of a stream with 1,000 consumers",
+        _asked(
+            "STREAM.UPDATE.S",
+            [{"name": "S", "subjects": ["S.>"], "description": str(n)} for n in range(500)],
+        ),
+        _consumers(1000, _all),
+    ),
+    Input(
+        "2,000 acks to 1,000 subscriptions",
+        _said(
+            _message(b"S.x", b"crowd"),
+            2000,
+            b"".join(b"SUB crowd %d\r\n" % number for number in range(1000)),
+        ),
+        _consumers(0, _all),
+    ),
+    Input(
+        "3,000 requests answered to 1,000 subscriptions",
+        _said(
+            _message(b"$JS.API.STREAM.INFO.S", b"crowd"),
+            3000,
+            b"".join(b"SUB crowd %d\r\n" % number for number in range(1000)),
+        ),
+        _consumers(0, _all),
+    ),
+    Input(
+        "5,000 subscriptions beside 2,000 imports",
+        _subscribed(b"SUB x.{}.> {}\r\n", 5000),
+        config=surroundings.many_imports,
+        credentials=_CREDENTIALS,
+    ),
+    Input(
+        "100 subscriptions to all of 2,000 imports",
+        _subscribed(b"SUB x.*.{} {}\r\n", 100),
+        config=surroundings.many_imports,
+        credentials=_CREDENTIALS,
+    ),
+    Input(
+        "20,000 messages beside 2,000 mappings",
+        _mapped(20_000),
+        config=surroundings.many_mappings,
+        credentials=_CREDENTIALS,
+    ),
+]
