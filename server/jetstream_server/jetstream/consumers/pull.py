@@ -163,7 +163,8 @@ class Pull:
 
     def _enqueue(self, request: PullRequest) -> None:
         is_prioritized = self._shared.config.priority_policy == "prioritized"
-        self._waiting.add(request, request.priority if is_prioritized else 0)
+        # Where priorities count no more, nobody comes before those who have waited.
+        self._waiting.add(request, request.priority if is_prioritized else LAST_PRIORITY + 1)
         self._watch(request)
 
     def _rotate(self, served: list[PullRequest]) -> None:

@@ -19,7 +19,7 @@ class WaitingRequests:
     """
 
     def __init__(self) -> None:
-        self._levels: dict[int, dict[PullRequest, None]] = {0: {}}
+        self._levels: dict[int, dict[PullRequest, None]] = {}
         self.level_of: dict[PullRequest, int] = {}
         self.no_wait: dict[PullRequest, None] = {}
 
@@ -36,7 +36,7 @@ class WaitingRequests:
             return iter(only)
         return (request for level in sorted(self._levels) for request in self._levels[level])
 
-    def add(self, request: PullRequest, level: int = 0) -> None:
+    def add(self, request: PullRequest, level: int) -> None:
         """Have a request wait, behind all others of its level; lower levels come first."""
         self.level_of[request] = level
         self._levels.setdefault(level, {})[request] = None
@@ -48,7 +48,7 @@ class WaitingRequests:
         level = self.level_of.pop(request)
         requests = self._levels[level]
         del requests[request]
-        if not requests and level:
+        if not requests:
             del self._levels[level]
         self.no_wait.pop(request, None)
 

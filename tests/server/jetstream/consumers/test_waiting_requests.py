@@ -41,7 +41,7 @@ def test_lower_levels_come_first_and_served_ones_stay_in_theirs() -> None:
 def test_those_that_do_not_wait_are_known() -> None:
     waiting, _ = waiting_of(0, 0)
     impatient = PullRequest(b"r", no_wait=True)
-    waiting.add(impatient)
+    waiting.add(impatient, 0)
     assert list(waiting.no_wait) == [impatient]
     waiting.remove(impatient)
     assert not waiting.no_wait and len(waiting) == 2
