@@ -184,7 +184,7 @@ class ConsumerMachine(RuleBasedStateMachine):
     def pull(self, batch):
         self.consumer.pull.request(b"in", b'{"batch":%d,"no_wait":true}' % batch, self.now)
         self.settle_turn(batch)
-        self.consumer.pull.stop(b"")
+        self.consumer.pull.stop(b"", self.now)
 
     @precondition(lambda self: self.is_push)
     @rule()

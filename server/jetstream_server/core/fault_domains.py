@@ -87,6 +87,7 @@ PLACES: dict[str, Row] = {
     "Snapshot": Row(Domain.REQUEST, "self"),
     "Restore": Row(Domain.REQUEST, "self"),
     "Slices": Row(Domain.REQUEST, "self"),
+    "LateEndings": _REQUEST,
     "Sliced": _REQUEST,
     "Remains": Row(Domain.REQUEST, "self"),
     "Purging": Row(Domain.REQUEST, "self"),

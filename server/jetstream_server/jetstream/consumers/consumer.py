@@ -173,7 +173,7 @@ class Consumer:
         if self._is_stopped:
             return
         self._is_stopped = True
-        self.pull.stop(ending.value, tells_rest=ending is Ending.SHUTDOWN)
+        self.pull.stop(ending.value, now, tells_rest=ending is Ending.SHUTDOWN)
         for subscription in self._subscriptions:
             self.context.sublist.remove(subscription)
         self.context.deadlines.cancel(self)

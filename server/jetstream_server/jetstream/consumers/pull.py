@@ -21,6 +21,7 @@ from jetstream_server.jetstream.consumers.consumer_context import ConsumerContex
 from jetstream_server.jetstream.consumers.dealing import deal, picked
 from jetstream_server.jetstream.consumers.delivery import DeliveryBatch, room_for_all
 from jetstream_server.jetstream.consumers.inactivity import Inactivity
+from jetstream_server.jetstream.consumers.late_endings import LateEndings
 from jetstream_server.jetstream.consumers.priority import (
     LAST_PRIORITY,
     PassedOver,
@@ -47,6 +48,7 @@ _ANY_COUNT = 1 << 62
 _TURNS_AT_ONCE = 256
 _LOOKED_AT_MAX = 3000
 _WAITING_OF_UNIT = 1000  # of the workload, to add up what all of them want
+_HEARD_OF_UNIT = 30  # to look up whether anybody listens
 # One part in this many of the smallest byte limit is dealt out at once: replies are charged, too.
 _SHARE = 8
 
@@ -65,6 +67,10 @@ class Pull:
         self._waiting = WaitingRequests()
         self._passed_over = PassedOver()
         self._looked_at = 0  # in this turn
+        # Somebody listened to all replies when the interest was of this generation; since it was of
+        # another one, to those of so many of the first that wait.
+        self._heard_in = self._hears_in = -1
+        self._heard = 0
         self._none_expires_before = NEVER  # of those that wait
         self._searches = False  # whether a search for messages goes on in the next turn
         self._is_behind = False  # whether it is not known yet what there is to send
@@ -552,10 +558,23 @@ class Pull:
         self._none_expires_before = min(ends, default=NEVER)
 
     def drop_unheard(self) -> None:
-        """Forget the requests to whose replies nobody listens any more."""
-        for request in list(self._waiting):
-            if self._shared.delivery.match(request.reply).empty:
-                self._drop(request)
+        """Forget the requests to whose replies nobody listens any more; of very many some, and the
+        next ones when it is asked for again."""
+        context = self._shared.stream.context
+        generation = context.sublist.generation
+        if generation == self._heard_in:
+            return
+        first = self._heard
+        if not first:
+            self._hears_in = generation
+        looked_at = list(islice(self._waiting, first, first + _LOOKED_AT_MAX))
+        unheard = [each for each in looked_at if self._shared.delivery.match(each.reply).empty]
+        for request in unheard:
+            self._drop(request)
+        context.workload.spend(len(looked_at) / _HEARD_OF_UNIT)
+        self._heard = first + len(looked_at) - len(unheard)
+        if self._heard >= len(self._waiting):
+            self._heard, self._heard_in = 0, self._hears_in
 
     @property
     def num_waiting(self) -> int:
@@ -567,10 +586,17 @@ class Pull:
         """Return whether there may be somebody to deliver to."""
         return bool(self._waiting.level_of)  # asked with each message
 
-    def stop(self, line: bytes, *, tells_rest: bool = False) -> None:
-        """End all requests with a status, which may tell what is left of them."""
-        for request in list(self._waiting):
-            self._drop(request, line, request.pending_fields if tells_rest else b"")
+    def stop(self, line: bytes, now: int, *, tells_rest: bool = False) -> None:
+        """End all requests with a status if there is one, which may tell what is left of them. The
+        consumer stops, and its timers with it."""
+        shared, ended = self._shared, self._waiting
+        self._waiting, self._passed_over = WaitingRequests(), PassedOver()
+        if tells_rest:  # there is no later turn
+            for request in ended:
+                shared.delivery.status(request.reply, line, request.pending_fields)
+        elif line:
+            deadlines = shared.stream.context.deadlines
+            LateEndings(ended, line, shared.delivery, deadlines).tick(now)
 
 
 def _offers_level(level: bytes) -> bool:

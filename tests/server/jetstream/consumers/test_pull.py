@@ -389,3 +389,28 @@ def test_the_more_listen_to_an_inbox_the_fewer_messages_are_for_one_turn(
         assert payloads(client.take()) == [b"%d" % number for number in range(1, 11)]
     # At the end one more message is on its way to each, of less than 100 bytes.
     assert 0 < max(turns) < 2000 + 21 * 100
+
+
+def test_of_very_many_that_nobody_listens_to_some_go_each_time_they_are_counted(ready, monkeypatch):
+    """Twenty thousand were looked up for each CONSUMER.INFO: 60 ms."""
+    monkeypatch.setattr(pull, "_LOOKED_AT_MAX", 4)
+    account, stream = ready
+    consumer = account.create(stream, deliver_policy="new", max_waiting=100, **EXPLICIT)
+    gone = account.subscribe(b"gone.>")
+    for number in range(10):
+        account.pull(consumer, b"1", reply=b"gone.%d" % number)
+        account.pull(consumer, b"1", reply=b"_INBOX.%d" % number)
+    assert consumer.info(account.now)["num_waiting"] == 20
+    looked_up = []
+    match = consumer.shared.delivery.match
+    monkeypatch.setattr(
+        type(consumer.shared.delivery),
+        "match",
+        lambda self, subject: looked_up.append(subject) or match(subject),
+    )
+    account.unsubscribe(gone)
+    counts = [consumer.info(account.now)["num_waiting"] for _ in range(8)]
+    assert counts[0] == 18 and counts[-1] == 10 and counts == sorted(counts, reverse=True)
+    looked_up.clear()
+    assert [consumer.info(account.now)["num_waiting"] for _ in range(9)] == [10] * 9
+    assert len(looked_up) <= 16, "then nothing is looked up until somebody comes or goes"

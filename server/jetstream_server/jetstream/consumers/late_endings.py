@@ -1,0 +1,45 @@
+"""What very many requests are told when their consumer goes, some of them in each turn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import islice
+
+from jetstream_server.jetstream.consumers.delivery import Delivery
+from jetstream_server.jetstream.consumers.pull_request import PullRequest
+from jetstream_server.jetstream.context import Scheduled
+from jetstream_server.structures.deadline_heap import DeadlineHeap
+
+TOLD_OF_TURN_MAX = 1000
+
+
+class LateEndings:
+    """The requests of a consumer that is gone. Scheduled while there are any.
+
+    Args:
+        requests: that were waiting.
+        line: the status that each of them gets.
+        delivery: of the consumer.
+        deadlines: where it gets its turns.
+    """
+
+    def __init__(
+        self,
+        requests: Iterable[PullRequest],
+        line: bytes,
+        delivery: Delivery,
+        deadlines: DeadlineHeap[Scheduled],
+    ) -> None:
+        self._requests = iter(requests)
+        self._line = line
+        self._delivery = delivery
+        self._deadlines = deadlines
+
+    def tick(self, now: int) -> None:
+        """Tell some of them."""
+        told = 0
+        for request in islice(self._requests, TOLD_OF_TURN_MAX):
+            self._delivery.status(request.reply, self._line)
+            told += 1
+        if told == TOLD_OF_TURN_MAX:
+            self._deadlines.schedule(self, now)
