@@ -26,7 +26,8 @@ from jetstream_server.jetstream.api.streams import SEQUENCES_OF_UNIT
 from jetstream_server.jetstream.catalog import catalog as catalog_module
 from jetstream_server.jetstream.catalog.catalog import Catalog
 from jetstream_server.jetstream.configs.stream_config import StreamConfig
-from jetstream_server.jetstream.consumers import pull, push
+from jetstream_server.jetstream.consumers import consumer as consumer_module
+from jetstream_server.jetstream.consumers import late_endings, pull, push
 from jetstream_server.jetstream.consumers.consumer import Consumer
 from jetstream_server.jetstream.consumers.progress.progress import EXPIRED_AT_ONCE
 from jetstream_server.jetstream.output import Handover
@@ -1703,10 +1704,48 @@ def test_who_may_be_served_is_found_behind_many_who_may_not(
     consumer = bench.node.accounts["$G"].catalog.streams["S"].consumers["c"]  # type: ignore[union-attr]
     assert isinstance(consumer, Consumer) and consumer.pull.num_waiting == count
     bench.say(b"UNSUB 2\r\nSUB q.7 3\r\n")
-    consumer.pull.drop_unheard()
+    for _ in range(count):
+        consumer.pull.drop_unheard()
     assert consumer.pull.num_waiting == 1
     said = bench.say(ask(7, b'{"batch":2,"group":"g","min_pending":2}'))
     assert said.count(b"MSG s.x 3 ") == 1
+
+
+def test_what_is_due_for_many_that_wait_takes_turns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Heartbeats of 20,000 pulls were one turn of 0.2 s, and so was their end with the consumer."""
+    monkeypatch.setattr(consumer_module, "DUE_AT_ONCE", 20)
+    monkeypatch.setattr(late_endings, "TOLD_OF_TURN_MAX", 20)
+    bench, count = Bench(tmp_path), 200
+    bench.ask("STREAM.CREATE.S", {"name": "S", "subjects": ["s.>"]})
+    config = {"name": "c", "durable_name": "c", "ack_policy": "explicit", "max_waiting": 1000}
+    bench.ask("CONSUMER.CREATE.S.c", {"stream_name": "S", "config": config})
+    body = b'{"batch":1,"expires":60000000000,"idle_heartbeat":2000000000}'
+    ask = b"PUB $JS.API.CONSUMER.MSG.NEXT.S.c q.%d %d\r\n%b\r\n"
+    bench.session.feed(
+        b"SUB q.* 2\r\n" + b"".join(ask % (n, len(body), body) for n in range(count))
+    )
+
+    def turns(status: bytes) -> list[int]:
+        """Return how many were told something in each turn."""
+        told: list[int] = []
+        while (deadline := bench.node.next_deadline()) is not None and deadline <= bench.now:
+            bench.turn()
+            assert not bench.commit.drain()
+            bench.node.release(bench.node.take_held(), bench.now)
+            told.append(bench.session.take_output().count(status))
+            bench.session.answers.look_again()
+        return told
+
+    turns(b"")
+    bench.now += 2100 * MILLISECOND
+    beats = turns(b"100 Idle Heartbeat")
+    assert sum(beats) == count and max(beats) <= 20
+    bench.session.feed(b"PUB $JS.API.CONSUMER.DELETE.S.c r 0\r\n\r\n")
+    bench.now += 1
+    ends = turns(b"409 Consumer Deleted")
+    assert sum(ends) == count and max(ends) <= 3 * 20
 
 
 def test_a_message_for_very_many_consumers_is_for_several_turns(

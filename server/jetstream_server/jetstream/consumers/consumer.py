@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 _RETRY_NS = 5 * MILLISECOND
 _DELETED_TEXT = "Unacknowledged message was deleted"
 _ANY_SIZE = 1 << 30
+DUE_AT_ONCE = 500  # timers, nearly all of which are those of requests
 EXPIRED_OF_UNIT = 500  # messages that were not acknowledged in time, of the workload
 
 
@@ -235,8 +236,9 @@ class Consumer:
             self.files.end_turn()
 
     def tick(self, now: int) -> None:
-        """Do what has become due, then schedule the next deadline."""
-        for key in self._timers.pop_due(now):
+        """Do what has become due, then schedule the next deadline, which may be now: very many
+        requests may wait, each with its time."""
+        for key in self._timers.pop_due(now, DUE_AT_ONCE):
             if isinstance(key, PullRequest):
                 self.pull.tick(key, now)
             else:

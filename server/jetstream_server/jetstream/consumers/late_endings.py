@@ -10,7 +10,7 @@ from jetstream_server.jetstream.consumers.pull_request import PullRequest
 from jetstream_server.jetstream.context import Scheduled
 from jetstream_server.structures.deadline_heap import DeadlineHeap
 
-TOLD_OF_TURN_MAX = 1000
+TOLD_OF_TURN_MAX = 500
 
 
 class LateEndings:
