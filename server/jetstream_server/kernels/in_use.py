@@ -14,11 +14,13 @@ from jetstream_server.kernels import (
     seen_ids,
     single_gets,
     subjects,
+    trie,
 )
 
 KERNELS = (
     frames,
     subjects,
+    trie,
     filters,
     message_ids,
     seen_ids,
