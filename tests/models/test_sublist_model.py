@@ -44,14 +44,14 @@ class SublistMachine(RuleBasedStateMachine):
         self.sublist = Sublist()
         self.subs: list[Subscription] = []
         self.watchers: list[Watching] = []
-        self.depth = self.depth_before = sublist_module.TOKENS_MAX
+        self.depth = self.depth_before = sublist_module.TREE_TOKENS_MAX
 
     @initialize(depth=st.sampled_from([1, 2, 3, 16]))
     def begin(self, depth: int) -> None:
-        self.depth = sublist_module.TOKENS_MAX = depth
+        self.depth = sublist_module.TREE_TOKENS_MAX = depth
 
     def teardown(self) -> None:
-        sublist_module.TOKENS_MAX = self.depth_before
+        sublist_module.TREE_TOKENS_MAX = self.depth_before
 
     def reached(self, subject: bytes) -> list[Subscription]:
         return [sub for sub in self.subs if matches(sub.subject, subject)]

@@ -17,7 +17,7 @@ from types import ModuleType
 
 _SLICES = re.compile(
     r"_AT_ONCE(_MAX)?$|^_?SLICE_|_OF_TURN_MAX$|_OF_SESSION_MAX$"
-    r"|^(UNITS_OF_TURN|OFFER_MESSAGES_MAX|LOOKED_AT_MAX|NUMBERED_MAX|_RUN_MAX)$"
+    r"|^(UNITS_OF_TURN|OFFER_MESSAGES_MAX|_?LOOKED_AT_MAX|NUMBERED_MAX|_RUN_MAX)$"
 )
 
 # By name; of a few modules that have one of the same name each gets its own.
@@ -64,6 +64,9 @@ _STRUCTURES = {
     "_FEW_CONSUMERS": [1, 2],
     "_FEW_MESSAGES": [1, 3],
     "_FEW_SUBJECTS": [1, 3],
+    "_FEW_REACHED": [1],
+    "_MANY_CONSUMERS": [1, 3],
+    "TREE_TOKENS_MAX": [1, 2, 3],
     "_COMPARED_MAX": [1],
     "COMPARED_MAX": [1],
     "_BOUNDS_MAX": [1, 5],

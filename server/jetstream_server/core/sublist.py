@@ -29,7 +29,7 @@ CACHE_ENTRIES_MAX = 8192
 # references, which every garbage collection follows.
 _REACHED_OF_ENTRY = 16
 
-TOKENS_MAX = 16  # of a subject, that are nodes of their own
+TREE_TOKENS_MAX = 16  # of a subject, that are nodes of their own
 
 # Subscribers of one pattern sit in a list, and in a dictionary once they are many: a list is small,
 # but taking a hundred thousand out of it one by one would stop the server for minutes.
@@ -248,7 +248,7 @@ class Sublist:
         """Add a subscription; its subject must be valid, and it must not be in the list."""
         assert is_well_formed(sub.subject), sub
         node = self._root
-        for token in sub.subject.split(b".", TOKENS_MAX):
+        for token in sub.subject.split(b".", TREE_TOKENS_MAX):
             node = _grow(node, token)
         _add(node, sub)
         self.count += 1
@@ -260,7 +260,7 @@ class Sublist:
         """Add many subscriptions, as one change; the same holds for each as with `insert`."""
         for sub in subs:
             node = self._root
-            for token in sub.subject.split(b".", TOKENS_MAX):
+            for token in sub.subject.split(b".", TREE_TOKENS_MAX):
                 assert token, sub
                 literals = node.literals
                 child = None if literals is None else literals.get(token)
@@ -276,7 +276,7 @@ class Sublist:
         """Take a subscription out and mark it closed; False when it is not in the list."""
         path: list[tuple[TrieNode, bytes]] = []
         node = self._root
-        for token in sub.subject.split(b".", TOKENS_MAX):
+        for token in sub.subject.split(b".", TREE_TOKENS_MAX):
             child = _child(node, token)
             if child is None:
                 return False
@@ -318,12 +318,12 @@ class Sublist:
     def overlapping(self, pattern: bytes) -> list[Subscription]:
         """Return the subscriptions that some subject reaches which matches a pattern as well."""
         level, reached = [self._root], list[TrieNode]()
-        for place, token in enumerate(pattern.split(b".", TOKENS_MAX)):
+        for place, token in enumerate(pattern.split(b".", TREE_TOKENS_MAX)):
             below: list[TrieNode] = []
             for node in level:
                 if node.tail is not None:
                     reached.append(node.tail)
-                below += _overlapping_children(node, token, is_rest=place == TOKENS_MAX)
+                below += _overlapping_children(node, token, is_rest=place == TREE_TOKENS_MAX)
             level = below
             if token == b">":
                 break
@@ -373,7 +373,7 @@ class Sublist:
         None when that is not the same for all of them, and where they are deeper than the tree.
         Not cached: the router keeps the answer.
         """
-        if prefix.count(b".") + 1 + tokens > TOKENS_MAX:
+        if prefix.count(b".") + 1 + tokens > TREE_TOKENS_MAX:
             return None
         walked = self._walk(prefix)
         if walked is None:
@@ -428,7 +428,7 @@ class Sublist:
         Returns:
             The nodes where it ends, and those on the way that match whatever follows.
         """
-        tokens = subject.split(b".", TOKENS_MAX)
+        tokens = subject.split(b".", TREE_TOKENS_MAX)
         if (
             b"" in tokens
             or b".." in tokens[-1]
@@ -450,7 +450,7 @@ class Sublist:
         return reached + [node for node in level if _has_subscriptions(node)]
 
     def _only_below(self, prefix: bytes) -> Subscription | None:
-        if prefix.count(b".") + 1 >= TOKENS_MAX:
+        if prefix.count(b".") + 1 >= TREE_TOKENS_MAX:
             return None
         walked = self._walk(prefix)
         if walked is None:

@@ -247,7 +247,7 @@ def test_a_long_subject_is_no_long_way(sublist: Sublist) -> None:
     assert sublist.match(b"3." + DEEP).plain == [subs[9]]
     before = sublist.looked_at
     assert set(map(id, sublist.match(b"3." + DEEP + b".x").plain)) == set(map(id, subs[10:12]))
-    nodes = sublist_module.TOKENS_MAX + 1
+    nodes = sublist_module.TREE_TOKENS_MAX + 1
     assert sublist.looked_at - before == nodes + 2 * (1 + (len(DEEP) + 2 - 2 * 15) // 64)
     assert sublist.match_below(b"3." + DEEP, 1) is None
     assert sublist.match_prefix(b"3." + DEEP) is None
