@@ -1232,6 +1232,40 @@ def test_what_very_many_streams_hold_is_added_up_a_few_times_a_turn(
     assert (sum(added), max(added)) == (40, 2), added
 
 
+@pytest.mark.parametrize(
+    ("verb", "body"),
+    [
+        ("STREAM.NAMES", {}),
+        ("STREAM.NAMES", {"subject": "s3"}),
+        ("STREAM.LIST", {"offset": 30}),
+        ("CONSUMER.NAMES.B", {}),
+        ("CONSUMER.LIST.B", {"offset": 30}),
+    ],
+)
+def test_pages_of_very_many_are_chosen_a_few_times_a_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: str, body: dict[str, Any]
+) -> None:
+    """Of ten thousand consumers, forty pages in a turn took 0.3 s."""
+    monkeypatch.setattr(api_streams, "SORTED_OF_UNIT", 1)
+    monkeypatch.setattr(consumers, "SORTED_OF_UNIT", 1)
+    bench, answered = Bench(tmp_path), [0]
+    for number in range(29):
+        config = {"name": f"S{number}", "subjects": [f"s{number}"], "storage": "memory"}
+        bench.ask(f"STREAM.CREATE.S{number}", config)
+        name = f"c{number}"
+        settings = {"name": name, "durable_name": name, "mem_storage": True}
+        bench.ask(f"CONSUMER.CREATE.B.{name}", {"stream_name": "B", "config": settings})
+    bench.session.feed(frames(*(part for _ in range(40) for part in (verb, body))))
+    while bench.node.next_deadline() == 0 or bench.session.answers.postponed:
+        bench.turn()
+        assert not bench.commit.drain()
+        bench.node.release(bench.node.take_held(), bench.now)
+        answered.append(bench.session.take_output().count(b'"total":'))
+        bench.session.outbox.backlog_bytes = 0
+        bench.session.answers.look_again()
+    assert sum(answered) == 40 and max(answered) <= 3, answered
+
+
 def test_a_stream_made_again_while_a_restored_one_begins_to_listen_stays(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     subjects = wild(MANY, "s.{}")

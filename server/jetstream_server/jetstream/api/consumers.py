@@ -67,6 +67,7 @@ from jetstream_server.store.ports import SubjectFilter
 # How many entries one answer holds.
 NAMES_MAX = 1024
 LIST_MAX = 256
+SORTED_OF_UNIT = 200  # consumers, of which a page is chosen
 SHOWN_AT_ONCE = 64
 SUBJECTS_AT_ONCE = 200_000  # for a filter, in a few milliseconds
 MESSAGES_AT_ONCE = 200_000  # counted, likewise
@@ -404,6 +405,7 @@ def _page(
 ) -> tuple[Sequence[StreamConsumer], dict[str, Any]]:
     body = read_body_if_json(catalog.context, request, ConsumerListRequest)
     found = sorted(_visible(catalog.stream(request.tokens[2])), key=lambda each: each.name)
+    catalog.context.workload.spend(len(found) / SORTED_OF_UNIT)
     offset = min(max(body.offset, 0), len(found))
     page = {"total": len(found), "offset": offset, "limit": limit}
     return page_of(found, offset, limit, texts), page

@@ -47,6 +47,9 @@ LIST_MAX = 256
 SUBJECTS_AT_ONCE = 10_000  # looked at in one turn
 PURGED_AT_ONCE = 10_000  # messages in memory, likewise
 SUBJECTS_MAX = 100_000
+SORTED_OF_UNIT = 500  # streams, of which a page is chosen
+COMPARED_OF_UNIT = 50  # streams whose subjects are compared with one
+TEXTS_OF_UNIT = 1000  # subjects, likewise
 CONSUMERS_OF_UNIT = 100  # which may have to follow another config
 SEQUENCES_OF_UNIT = 3000  # among which those are looked for that are missing
 SEQUENCES_AT_ONCE = 100_000  # likewise, in one turn
@@ -308,6 +311,11 @@ def _texts(catalog: Catalog, name: str) -> int:
 
 
 def _names(catalog: Catalog, body: StreamListRequest) -> list[str]:
-    if body.subject and not is_valid_subject(body.subject.encode()):
-        return []
+    units = len(catalog.streams) / SORTED_OF_UNIT
+    if body.subject:
+        if not is_valid_subject(body.subject.encode()):
+            return []
+        compared = sum(len(stream.config.subjects) for stream in catalog.streams.values())
+        units += len(catalog.streams) / COMPARED_OF_UNIT + compared / TEXTS_OF_UNIT
+    catalog.context.workload.spend(units)
     return catalog.names(body.subject)
