@@ -21,6 +21,7 @@ from jetstream_server.core.fault_domains import Domain, row_of
 from jetstream_server.jetstream import remains
 from jetstream_server.jetstream.api import streams as api_streams
 from jetstream_server.jetstream.api.request import ROUTES, Route
+from jetstream_server.jetstream.consumers import late_endings
 from jetstream_server.jetstream.consumers.consumer import Consumer
 from jetstream_server.jetstream.streams import interest
 from jetstream_server.jetstream.streams.contents import Contents
@@ -136,6 +137,7 @@ def subjects_in_slices(monkeypatch):
     monkeypatch.setattr(api_streams, "SUBJECTS_AT_ONCE", 0)
     monkeypatch.setattr(interest, "AT_ONCE", 2)
     monkeypatch.setattr(remains, "FREED_AT_ONCE", 2)
+    monkeypatch.setattr(late_endings, "TOLD_OF_TURN_MAX", 1)
 
 
 def a_day(world: Whole) -> None:
@@ -161,6 +163,10 @@ def streams(world: Whole, a: Peer) -> None:
     a.publish("made.one", b"x")
     a.api("STREAM.CREATE.L", {"name": "L", "subjects": ["l.1", "l.2", "l.3"]})
     a.api("STREAM.DELETE.L")
+    tried(a.consumer, "W", filter_subject="s.never")
+    for _ in range(3):
+        a.pull("W")
+    a.api("CONSUMER.DELETE.S.W")
     a.api("STREAM.CREATE.V", {"name": "V", "subjects": ["v.*"], "storage": "memory"})
     a.say(b"PUB v.1 0\r\n\r\n" * 5)
     a.api("STREAM.DELETE.V")

@@ -35,8 +35,15 @@ class LateEndings:
         self._delivery = delivery
         self._deadlines = deadlines
 
+    def begin(self, now: int) -> None:
+        """Tell the first of them at once."""
+        self._tell(now)
+
     def tick(self, now: int) -> None:
-        """Tell some of them."""
+        """Tell some more of them."""
+        self._tell(now)
+
+    def _tell(self, now: int) -> None:
         told = 0
         for request in islice(self._requests, TOLD_OF_TURN_MAX):
             self._delivery.status(request.reply, self._line)

@@ -67,10 +67,7 @@ class Pull:
         self._waiting = WaitingRequests()
         self._passed_over = PassedOver()
         self._looked_at = 0  # in this turn
-        # Somebody listened to all replies when the interest was of this generation; since it was of
-        # another one, to those of so many of the first that wait.
-        self._heard_in = self._hears_in = -1
-        self._heard = 0
+        self._heard = 0  # of the first that wait, whose replies were looked up last
         self._none_expires_before = NEVER  # of those that wait
         self._searches = False  # whether a search for messages goes on in the next turn
         self._is_behind = False  # whether it is not known yet what there is to send
@@ -560,21 +557,13 @@ class Pull:
     def drop_unheard(self) -> None:
         """Forget the requests to whose replies nobody listens any more; of very many some, and the
         next ones when it is asked for again."""
-        context = self._shared.stream.context
-        generation = context.sublist.generation
-        if generation == self._heard_in:
-            return
-        first = self._heard
-        if not first:
-            self._hears_in = generation
+        first = self._heard if self._heard < len(self._waiting) else 0
         looked_at = list(islice(self._waiting, first, first + _LOOKED_AT_MAX))
         unheard = [each for each in looked_at if self._shared.delivery.match(each.reply).empty]
         for request in unheard:
             self._drop(request)
-        context.workload.spend(len(looked_at) / _HEARD_OF_UNIT)
+        self._shared.stream.context.workload.spend(len(looked_at) / _HEARD_OF_UNIT)
         self._heard = first + len(looked_at) - len(unheard)
-        if self._heard >= len(self._waiting):
-            self._heard, self._heard_in = 0, self._hears_in
 
     @property
     def num_waiting(self) -> int:
@@ -596,7 +585,7 @@ class Pull:
                 shared.delivery.status(request.reply, line, request.pending_fields)
         elif line:
             deadlines = shared.stream.context.deadlines
-            LateEndings(ended, line, shared.delivery, deadlines).tick(now)
+            LateEndings(ended, line, shared.delivery, deadlines).begin(now)
 
 
 def _offers_level(level: bytes) -> bool:

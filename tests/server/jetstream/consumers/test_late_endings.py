@@ -29,7 +29,7 @@ def test_they_are_told_some_in_each_turn(monkeypatch: pytest.MonkeyPatch, count:
     deadlines: DeadlineHeap[Any] = DeadlineHeap()
     delivery: Any = Telling()
     requests = [PullRequest(b"r%d" % number) for number in range(count)]
-    LateEndings(requests, b"409 Consumer Deleted", delivery, deadlines).tick(NOW)
+    LateEndings(requests, b"409 Consumer Deleted", delivery, deadlines).begin(NOW)
     counts = [len(delivery.told)]
     while due := deadlines.pop_due(NOW):
         for each in due:
