@@ -77,6 +77,7 @@ FOUND_SLICED = {
 # And of those in which a few messages are very many as well.
 FOUND_SMALL = {
     7680162: "(the network's) what came when nobody read was read after what came then",
+    8380093: "counting ahead for a consumer never ended, as blocks were forgotten meanwhile",
 }
 
 

@@ -50,7 +50,7 @@ from jetstream_server.jetstream.required_level import check_required_level
 from jetstream_server.jetstream.slices import Sliced
 from jetstream_server.jetstream.stream import Stream
 from jetstream_server.jetstream.streams.messages.publish_headers import has_header
-from jetstream_server.jetstream.streams.reads.look_ahead import look_ahead
+from jetstream_server.jetstream.streams.reads.look_ahead import count_ahead, look_ahead
 from jetstream_server.jetstream.wire.go_json import (
     Enum,
     GoModel,
@@ -257,8 +257,8 @@ def _look_ahead(
         start = config.opt_start_seq
     elif config.deliver_policy == "by_start_time" and config.opt_start_time is not None:
         start = store.sequence_at(int(config.opt_start_time))
-    while start and not store.prepare_count(wanted, start, MESSAGES_AT_ONCE):
-        yield
+    if start:
+        yield from count_ahead(store, wanted, start, MESSAGES_AT_ONCE)
 
 
 def _create_now(

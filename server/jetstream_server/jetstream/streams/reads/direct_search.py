@@ -24,7 +24,7 @@ from jetstream_server.jetstream.streams.messages.publish_headers import extended
 from jetstream_server.jetstream.streams.messages.scan import WINDOW_MESSAGES, messages_in
 from jetstream_server.jetstream.streams.reads.direct_replies import DirectReplies
 from jetstream_server.jetstream.streams.reads.direct_selection import Selection
-from jetstream_server.jetstream.streams.reads.look_ahead import look_ahead
+from jetstream_server.jetstream.streams.reads.look_ahead import count_ahead, look_ahead
 from jetstream_server.kernels.direct_gets import encode_answers
 from jetstream_server.kernels.moments import time_text
 from jetstream_server.store.ports import MessageStore, StoredMessage, SubjectFilter
@@ -112,8 +112,7 @@ class DirectSearch:
         first = yield from self._next(filtered, self._start(wanted))
         if first is None:
             return NOT_FOUND
-        while not store.prepare_count(filtered, first.sequence, _SLICE_COUNTED):
-            yield
+        yield from count_ahead(store, filtered, first.sequence, _SLICE_COUNTED)
         pending = store.count(filtered, first.sequence)
         sequence, limit = first.sequence, max(min(wanted.batch, pending), 0)
         if replies.target is not None:

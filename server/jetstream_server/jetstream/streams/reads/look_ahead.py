@@ -25,3 +25,18 @@ def look_ahead(
     while not store.prepare_subjects(wanted, counted_max):
         yield
         counted_max += 1 + COUNTED_AT_ONCE // 64  # it ends, however many change meanwhile
+
+
+def count_ahead(
+    store: MessageStore, wanted: SubjectFilter | None, start: int, counted_max: int
+) -> Iterator[None]:
+    """Count what is wanted from a sequence on, one slice a step.
+
+    Args:
+        counted_max: messages that one step counts, or somewhat more.
+    """
+    at_once = counted_max
+    while not store.prepare_count(wanted, start, counted_max):
+        yield
+        # It ends, however many blocks the store has: it remembers so many only.
+        counted_max += 1 + at_once // 64

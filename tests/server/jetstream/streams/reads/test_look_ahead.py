@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from jetstream_server.jetstream.streams.reads import look_ahead
 from jetstream_server.store.memory import MemoryStore
@@ -27,3 +29,20 @@ def test_literals_are_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(10):
         store.append(b"s.%d" % number, b"", b"", 1)
     assert not list(look_ahead.look_ahead(store, store.filter([b"s.1"])))
+
+
+class Forgetful:
+    """A store that remembers nothing of what it has counted before."""
+
+    def __init__(self, messages: int) -> None:
+        self.messages = messages
+
+    def prepare_count(self, wanted: Any, start: int, entries_max: int) -> bool:
+        return entries_max >= self.messages
+
+
+@pytest.mark.parametrize(("messages", "steps"), [(100, 0), (101, 1), (1000, 450)])
+def test_counting_ends_however_much_is_forgotten(messages: int, steps: int) -> None:
+    """A consumer was never made, and the account did nothing long any more after four of them."""
+    store: Any = Forgetful(messages)
+    assert len(list(look_ahead.count_ahead(store, None, 1, 100))) == steps
