@@ -266,3 +266,20 @@ def test_how_many_ways_a_subject_has_gone_is_counted(sublist: Sublist) -> None:
     assert sublist.looked_at == 1 + 2 + 4
     assert sublist.match(b"a.a.y").empty
     assert sublist.looked_at == 1 + 2 + 4, "it is remembered"
+
+
+def test_answers_that_reach_many_weigh_more_in_the_cache(
+    sublist: Sublist, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Eight thousand that reached a thousand each were 64 MB, and 40 ms of each collection."""
+    monkeypatch.setattr(sublist_module, "CACHE_ENTRIES_MAX", 50)
+    for _ in range(16 * 9):
+        subscribe(sublist, b">")
+    for number in range(100):
+        assert sublist.match(b"a.%d" % number).width == 144
+        assert len(sublist._matches) <= 5
+    one = subscribe(sublist, b"a.99")
+    assert sublist._weight == 10 * len(sublist._matches)
+    sublist.match(b"a.99")
+    assert sublist.remove(one)
+    assert sublist._weight == 10 * len(sublist._matches)

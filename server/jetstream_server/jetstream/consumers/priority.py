@@ -71,8 +71,9 @@ class PassedOver:
         self.count, self.policy, self.pin_id = 0, policy, pin_id
         self.least_pending = self.least_ack_pending = _ANY_COUNT
 
-    def admits(self, request: PullRequest) -> bool:
-        """Count the next one that waits, if it may not be served as long as this holds."""
+    def include(self, request: PullRequest) -> bool:
+        """Count the next one that waits, if it may not be served as long as this holds; False if
+        it may have to be."""
         if self.policy == "pinned_client":
             is_one = bool(self.pin_id) and not request.pin
         else:

@@ -330,7 +330,7 @@ class Pull:
                 continue
             # Who is not to be served is not looked up either: that takes longer.
             if policy and not self._claim_turn(request, policy, over):
-                is_beginning = is_beginning and passed_over.admits(request)
+                is_beginning = is_beginning and passed_over.include(request)
                 continue
             is_beginning = False
             match = self._match_of(request, over)
