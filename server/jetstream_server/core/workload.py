@@ -24,6 +24,7 @@ import sys
 from collections.abc import Callable
 
 from jetstream_server.core.handing_over import HandingOver
+from jetstream_server.core.promises import Promises
 
 UNITS_OF_TURN = 60  # of about 0.1 ms
 REQUEST_UNITS = 1.5  # of one that only looks
@@ -51,6 +52,7 @@ class Workload:
             the order in which they asked.
         turn: its number.
         handing: of messages from consumers to others within the server.
+        promises: of answers that reach very many.
     """
 
     def __init__(self, units_max: int = sys.maxsize) -> None:
@@ -63,6 +65,8 @@ class Workload:
         self._served: set[object] = set()  # the clients that got something
         self.turn = 0
         self.handing = HandingOver()
+        self.promises = Promises()
+        self._promised: list[Callable[[], None]] = []  # who waits until what they asked for arrives
         self._hears = False
         self._slices_left = sys.maxsize  # until there are turns
         # The first turn in which one was put off that is to be done still, 0 if there is none; and
@@ -86,6 +90,9 @@ class Workload:
         if self._held_up and not self.is_held:
             self.waiting = self._held_up + self.waiting
             self._held_up = []
+        if self._promised and not self.promises.are_many:
+            self.waiting += self._promised
+            self._promised = []
         if self.waiting:
             self._go_on()
 
@@ -123,6 +130,8 @@ class Workload:
         """
         if self.is_held and units >= FILE_UNITS:
             return False
+        if self.promises.hold_up(client):
+            return False
         if self.used and self.used + units > self._units_max:
             return False
         self.used += units
@@ -140,6 +149,16 @@ class Workload:
         if client is not None:
             self._served.add(client)
 
+    def promise(self, units: float) -> None:
+        """Note that what was taken on reaches very many, once the disk has it."""
+        self.used += units
+        self.promises.make(units)
+
+    def is_spent_for(self, client: object) -> bool:
+        """Return whether this turn has taken on as much as it has time for, or a client has to wait
+        for what it asked for."""
+        return self.is_spent or self.promises.hold_up(client)
+
     @property
     def is_spent(self) -> bool:
         """Return whether this turn has taken on as much as it has time for."""
@@ -156,6 +175,8 @@ class Workload:
         """
         if makes_files and self.is_held:
             self._held_up.append(go_on)
+        elif self.promises.hold_up(client):
+            self._promised.append(go_on)
         elif client in self._served:
             self.waiting.append(go_on)
         else:
@@ -165,4 +186,6 @@ class Workload:
     @property
     def is_due(self) -> bool:
         """Return whether somebody waits just for another turn."""
-        return bool(self.waiting) or bool(self._held_up and not self.is_held)
+        if self.waiting or (self._held_up and not self.is_held):
+            return True
+        return bool(self._promised) and not self.promises.are_many

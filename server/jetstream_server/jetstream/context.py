@@ -114,6 +114,7 @@ class Context:
         self.deadlines = DeadlineHeap(self.output.stir)
         self.slices = Slices(self.deadlines, self.workload)
         self.output.spend = self.workload.spend
+        self.output.promise = self.workload.promise
         self.remains = Remains(self.deadlines)
 
     def wake(self, runnable: Runnable) -> None:

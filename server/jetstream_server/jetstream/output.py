@@ -86,7 +86,8 @@ class Output:
     Attributes:
         sublist: the account's interest.
         stir: called with each send; whoever drains looks only at accounts that were stirred.
-        spend: told of what reaches many, in units of the workload.
+        spend: told of what reaches many at once, in units of the workload.
+        promise: the same of what reaches them after a flush.
         delivered_bytes: of frames and of messages handed over so far.
         in_flight: frames that clients have yet to be handed.
     """
@@ -94,6 +95,7 @@ class Output:
     sublist: Sublist
     stir: Callable[[], None] = _nobody
     spend: Callable[[float], None] = _spend_nothing
+    promise: Callable[[float], None] = _spend_nothing
     sends: list[Send] = field(default_factory=list)
     sends_after_flush: list[Send] = field(default_factory=list)
     delivered_bytes: int = 0
@@ -105,7 +107,8 @@ class Output:
         """Publish one message after the flush: an API reply, an advisory, a status."""
         send = Publish(PubRun.single(subject, reply, headers, payload))
         self.sends_after_flush.append(send)
-        self._spend_on(subject)
+        if units := self._units_of(subject):
+            self.promise(units)
         self.stir()
         return send
 
@@ -119,13 +122,13 @@ class Output:
     def publish_now(self, subject: bytes, payload: bytes, *, headers: bytes = b"") -> None:
         """Publish one message that need not wait: a refusal, or what says nothing of the disk."""
         self.sends.append(Publish(PubRun.single(subject, b"", headers, payload)))
-        self._spend_on(subject)
+        if units := self._units_of(subject):
+            self.spend(units)
         self.stir()
 
-    def _spend_on(self, subject: bytes) -> None:
+    def _units_of(self, subject: bytes) -> float:
         reached = self.sublist.match(subject).width
-        if reached > _FEW_REACHED:
-            self.spend(reached / _REACHED_OF_UNIT)
+        return reached / _REACHED_OF_UNIT if reached > _FEW_REACHED else 0.0
 
     def frames(
         self,

@@ -343,11 +343,15 @@ class Node:
         self._strangers.take_turn(self._hear, self._are_deliveries_spent, now)
 
     def _hear(self, session: Session, ops_max: int, now: int) -> int:
+        promises = self.workload.promises
+        promised = promises.made
         try:
             acted_on = session.run(now, ops_max)
         except Exception as error:
             self.containment.contain(error, now)
             acted_on = 1
+        if promises.made > promised:
+            promises.made_for(session.answers)
         if session.left and session.is_over:
             self._forget_session(session, session.left, now)
         return acted_on
@@ -461,6 +465,7 @@ class Node:
     def take_held(self) -> Held:
         """Return everything that waits for the disk; it must all be released, or dropped."""
         held, self._held = self._held, []
+        self.workload.promises.flush_began()
         return held
 
     @property
@@ -472,6 +477,8 @@ class Node:
         """Send what waited; whatever this sets off is held in turn."""
         for account, sends in held:
             self._send(account, sends, now)
+        self.workload.promises.flush_ended()
+        self._note_delivered()
         if self._stirred:
             self._run_accounts(now)
 
@@ -484,6 +491,8 @@ class Node:
                     send.answers.release(send.size)
                 elif isinstance(send, Handover):
                     self.workload.handing.taken(send.weight)
+        self.workload.promises.flush_ended()
+        self._note_delivered()
 
     def _send(self, account: Account, sends: list[Send], now: int) -> None:
         """Send all but what reaches very many and there is no time for, and what has to follow."""
@@ -499,6 +508,11 @@ class Node:
 
     def _send_late(self, now: int) -> None:
         self.late.send(lambda account, send: self._send_to(account, [send], now, waits=False), now)
+        self._note_delivered()
+
+    def _note_delivered(self) -> None:
+        if not self.late.waiting:
+            self.workload.promises.delivered()
 
     def _send_to(
         self, account: Account, sends: Sequence[Send], now: int, *, waits: bool = True

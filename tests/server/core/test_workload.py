@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from jetstream_server.core.promises import PROMISED_UNITS_MAX
 from jetstream_server.core.workload import FILE_UNITS, REQUEST_UNITS, UNIT_BYTES, Workload, units_of
 
 
@@ -104,3 +105,26 @@ def test_a_turn_has_one_slice_and_none_before_the_answers_to_clients() -> None:
     workload.begin(hears=False)
     workload.end()
     assert not workload.takes_slice(put_off_in)
+
+
+def test_who_has_promised_much_waits_until_it_has_arrived_and_others_go_on() -> None:
+    workload = Workload(10)
+    heard: list[str] = []
+    workload.promise(PROMISED_UNITS_MAX + 1)
+    assert workload.is_spent, "it is work of this turn as well"
+    workload.promises.made_for("wide")
+    workload.promises.flush_began()
+    workload.begin()
+    assert not workload.takes(0, "wide") and workload.is_spent_for("wide")
+    assert workload.takes(1, "other") and not workload.is_spent_for("other")
+    assert workload.takes(1), "nobody in particular"
+    workload.wait(lambda: heard.append("wide"), "wide")
+    assert not workload.is_due, "no turn helps before the flush is over"
+    workload.begin()
+    assert not heard
+    workload.promises.flush_ended()
+    workload.promises.delivered()
+    assert workload.is_due
+    workload.begin()
+    assert heard == ["wide"] and not workload.is_due
+    assert workload.takes(1, "wide")

@@ -107,18 +107,19 @@ def test_a_subscription_that_ends_after_so_many_is_counted_one_by_one(output):
 
 
 def test_what_reaches_many_is_work_of_the_turn(output):
-    spent = []
-    output.spend = spent.append
+    spent, promised = [], []
+    output.spend, output.promise = spent.append, promised.append
     for _ in range(8):
         listen(output, b"few")
         listen(output, b"many")
     output.publish(b"few", b"x")
     output.publish_now(b"few", b"x")
-    assert not spent
+    assert not spent and not promised
     listen(output, b"many")
     output.publish(b"many", b"x")
+    assert promised == [9 / 30] and not spent
     output.publish_now(b"many", b"x")
-    assert spent == [9 / 30] * 2
+    assert promised == spent == [9 / 30]
 
 
 def test_messages_are_taken_together_up_to_an_answer_that_reaches_many(output):

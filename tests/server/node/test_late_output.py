@@ -7,9 +7,10 @@ import re
 from typing import Any
 
 import pytest
-from jetstream_server.core import deliveries
+from jetstream_server.core import deliveries, promises
 from jetstream_server.jetstream.api.dispatch import Api
 from jetstream_server.jetstream.catalog.catalog import Catalog
+from jetstream_server.jetstream.output import Publish
 from jetstream_server.node import late_output
 from jetstream_server.store.vault import MemoryVault
 
@@ -310,3 +311,47 @@ def test_what_has_reached_some_is_forgotten_with_those_who_leave(
     while client.node.next_deadline() == 0:
         client.node.run(client.now)
     assert not client.node.late.waiting
+
+
+def test_who_asks_for_answers_to_very_many_waits_for_a_slow_flush_and_others_do_not(
+    client: Any, make_client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(promises, "PROMISED_UNITS_MAX", LISTENERS / 30 * 2)
+    node = client.node
+    other = make_client(node)
+    other.connect(CONNECT)
+    other.say(b"SUB mine 1\r\n")
+    client.session.feed(b"PUB $JS.API.STREAM.INFO.S wide 0\r\n\r\n" * 60 + b"PING\r\n")
+    held: list[Any] = []
+    for _ in range(30):  # turns while one flush is slow
+        node.run(client.now)
+        held += node.take_held()
+    answers = sum(isinstance(send, Publish) for _, sends in held for send in sends)
+    assert 3 <= answers <= 15, "what one turn takes on"
+    assert node.next_deadline() != 0, "no turn helps before the flush is over"
+    other.session.feed(b"PUB $JS.API.STREAM.INFO.S mine 0\r\n\r\nPUB mine 1\r\nx\r\nPING\r\n")
+    node.run(other.now)
+    assert other.read() == b"MSG mine 1 1\r\nx\r\nPONG\r\n", "and its answer with the next flush"
+    node.release(held, client.now)
+    output = client.read() + client.say(b"") + other.read()
+    while node.next_deadline() == 0:
+        output += client.say(b"") + other.read()
+    assert output.count(b"MSG wide %d " % LISTENERS) == 60 and output.count(b"MSG mine") == 1
+    assert output.count(b"PONG") == 1
+    assert node.workload.promises.units == 0
+
+
+def test_answers_to_very_many_that_a_lost_flush_held_are_waited_for_no_more(
+    client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(promises, "PROMISED_UNITS_MAX", LISTENERS / 30)
+    client.session.feed(b"PUB $JS.API.STREAM.INFO.S wide 0\r\n\r\n" * 30 + b"PING\r\n")
+    client.node.run(client.now)
+    client.node.run(client.now)
+    held = client.node.take_held()
+    assert client.node.next_deadline() != 0
+    client.node.drop(held)
+    output = client.read() + client.say(b"")
+    while client.node.next_deadline() == 0:
+        output += client.say(b"")
+    assert b"PONG" in output

@@ -231,7 +231,7 @@ class StreamPublishing:
         """Put off the messages of a stretch from one on, if there is no time left for them; tell
         whether that is so."""
         answers, workload = stretch.answers, self._context.workload
-        if answers is None or not workload.is_spent:
+        if answers is None or not workload.is_spent_for(answers):
             return False
         answers.postpone(stretch.postponed_from(index))
         workload.wait(answers.look_again, answers)
