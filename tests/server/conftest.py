@@ -207,6 +207,7 @@ class ConsumerBench:
         sends = self.output.sends + self.output.sends_after_flush
         self.output.sends.clear()
         self.output.sends_after_flush.clear()
+        self.output.in_flight.handed_over()
         for send in sends:
             if isinstance(send, Frames):
                 messages = list(_frames(send.data))

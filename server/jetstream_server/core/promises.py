@@ -15,7 +15,7 @@ PROMISED_UNITS_MAX = 300
 
 
 @dataclass(slots=True)
-class _Stage:
+class _Promised:
     """What has come equally far.
 
     Attributes:
@@ -26,7 +26,7 @@ class _Stage:
     units: float = 0.0
     clients: set[object] = field(default_factory=set)
 
-    def take_from(self, earlier: _Stage) -> None:
+    def take_from(self, earlier: _Promised) -> None:
         """Take everything that has come to here."""
         if earlier.units:
             self.units += earlier.units
@@ -49,9 +49,9 @@ class Promises:
 
     def __init__(self) -> None:
         self.units = self.made = 0.0
-        self._fresh = _Stage()  # since the last flush began
-        self._in_flush = _Stage()
-        self._leaving = _Stage()  # the disk has it, and turns deliver it as they have time
+        self._fresh = _Promised()  # since the last flush began
+        self._in_flush = _Promised()
+        self._leaving = _Promised()  # the disk has it, and turns deliver it as they have time
 
     @property
     def are_many(self) -> bool:

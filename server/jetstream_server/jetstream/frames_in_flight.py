@@ -36,9 +36,11 @@ class _Recipient:
 
     Attributes:
         bytes: at most so many are in flight.
+        counted_at: how often frames had been handed over when these were counted anew.
     """
 
     bytes: int = 0
+    counted_at: int = -1
     kept_max: int = _KEPT_MIN
     by_subscription: dict[Subscription, _Unsent] = field(default_factory=dict)
 
@@ -72,6 +74,7 @@ class FramesInFlight:
     def __init__(self) -> None:
         self._clients: dict[Outlet, _Recipient] = {}
         self._kept_max = _KEPT_MIN
+        self._handed_over = 0  # how often
 
     def __len__(self) -> int:
         return len(self._clients)
@@ -96,9 +99,18 @@ class FramesInFlight:
         client = self._clients.get(outlet)
         if client is None:
             return backlog > limits.OUTBOX_HIGH_BYTES
-        if backlog + client.bytes > limits.OUTBOX_HIGH_BYTES:
+        if backlog + client.bytes <= limits.OUTBOX_HIGH_BYTES:
+            return False
+        # A client can be asked about for each of thousands of its subscriptions, and count all of
+        # them each time; but they change only when something is handed over.
+        if client.counted_at != self._handed_over:
+            client.counted_at = self._handed_over
             client.recount()
         return backlog + client.bytes > limits.OUTBOX_HIGH_BYTES
+
+    def handed_over(self) -> None:
+        """Note that what was in flight may be so no more."""
+        self._handed_over += 1
 
     def clear(self) -> None:
         """Count nothing any more: what was in flight will never be handed over."""

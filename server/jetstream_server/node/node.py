@@ -520,6 +520,7 @@ class Node:
         """Send in order; return how many, which is all of them if there is time, or if nothing is
         to wait for it. The last one may be under way still."""
         at = 0
+        account.output.in_flight.handed_over()
         while at < len(sends):
             try:
                 for send in islice(sends, at, None):

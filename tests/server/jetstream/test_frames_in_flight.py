@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from jetstream_server.base import limits
 from jetstream_server.core.subscription import Stretch, Subscription
-from jetstream_server.jetstream.frames_in_flight import FramesInFlight
+from jetstream_server.jetstream.frames_in_flight import FramesInFlight, _Recipient
 
 
 class Client:
@@ -43,12 +43,15 @@ def test_all_subscriptions_of_a_client_count_with_its_backlog() -> None:
     in_flight.add(client, second, 41, 2)
     assert in_flight.is_behind(client) and not in_flight.is_behind(other)
     first.delivered += 1
+    in_flight.handed_over()
     assert not in_flight.is_behind(client)
     client.backlog_bytes = 60
     assert in_flight.is_behind(client)
     second.delivered += 1
+    in_flight.handed_over()
     assert in_flight.is_behind(client), "one of two"
     second.delivered += 1
+    in_flight.handed_over()
     assert not in_flight.is_behind(client)
 
 
@@ -58,11 +61,32 @@ def test_what_nobody_takes_or_was_dropped_counts_no_longer() -> None:
     in_flight.add(client, gone, 101, 1)
     assert in_flight.is_behind(client)
     gone.closed = True
+    in_flight.handed_over()
     assert not in_flight.is_behind(client)
     in_flight.add(client, inbox(client), 101, 1)
     assert in_flight.is_behind(client)
     in_flight.clear()
     assert not in_flight.is_behind(client)
+
+
+def test_they_are_counted_anew_once_for_each_time_something_is_handed_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    counted: list[int] = []
+    recount = _Recipient.recount
+    monkeypatch.setattr(
+        _Recipient,
+        "recount",
+        lambda self: counted.append(len(self.by_subscription)) or recount(self),
+    )
+    in_flight, client = FramesInFlight(), Client()
+    for number in range(50):
+        in_flight.add(client, inbox(client, b"%d" % number), 10, 1)
+    assert all(in_flight.is_behind(client) for _ in range(50))
+    assert counted == [50]
+    in_flight.handed_over()
+    assert all(in_flight.is_behind(client) for _ in range(50))
+    assert counted == [50, 50]
 
 
 def test_old_inboxes_and_clients_are_let_go() -> None:
@@ -93,6 +117,7 @@ def test_it_is_as_if_each_message_were_counted(seed: int) -> None:
             for subscription, _, count in waiting:
                 subscription.delivered += count
             waiting.clear()
+            in_flight.handed_over()
         client = random.choice(clients)
         client.backlog_bytes = random.randrange(80)
         exact = client.backlog_bytes + sum(

@@ -7,9 +7,11 @@ import re
 from typing import Any
 
 import pytest
+from jetstream_server.base.clock import MILLISECOND, SECOND
 from jetstream_server.core import deliveries, promises
 from jetstream_server.jetstream.api.dispatch import Api
 from jetstream_server.jetstream.catalog.catalog import Catalog
+from jetstream_server.jetstream.consumers.consumer import DUE_TOGETHER
 from jetstream_server.jetstream.output import Publish
 from jetstream_server.node import late_output
 from jetstream_server.store.vault import MemoryVault
@@ -355,3 +357,30 @@ def test_answers_to_very_many_that_a_lost_flush_held_are_waited_for_no_more(
     while client.node.next_deadline() == 0:
         output += client.say(b"")
     assert b"PONG" in output
+
+
+def test_timers_whose_words_reach_very_many_wait_for_a_slow_flush(
+    client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(promises, "PROMISED_UNITS_MAX", LISTENERS / 30 * 2)
+    node = client.node
+    config = b'{"stream_name":"S","config":{"name":"C","durable_name":"C","ack_policy":"explicit"}}'
+    client.say(b"PUB $JS.API.CONSUMER.CREATE.S.C %d\r\n%b\r\n" % (len(config), config))
+    pull = (
+        b"PUB $JS.API.CONSUMER.MSG.NEXT.S.C wide 32\r\n%b\r\n" % b'{"batch":1,"expires":1000000000}'
+    )
+    client.say(pull * 60)
+    client.now += 2 * SECOND
+    held: list[Any] = []
+    for _ in range(10):  # turns while one flush is slow
+        node.run(client.now)
+        held += node.take_held()
+    said = sum(isinstance(send, Publish) for _, sends in held for send in sends)
+    assert said == DUE_TOGETHER, "what was looked at together"
+    assert node.next_deadline() > client.now, "no turn helps before the flush is over"
+    node.release(held, client.now)
+    output = client.read()
+    for _ in range(300):
+        client.now += MILLISECOND
+        output += client.say(b"")
+    assert output.count(b"408 Request Timeout") == 60 * LISTENERS

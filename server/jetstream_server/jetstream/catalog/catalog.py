@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from jetstream_server import API_LEVEL
+from jetstream_server.base.clock import MILLISECOND
 from jetstream_server.base.errors import ApiError, JetStreamServerError, StoreError
 from jetstream_server.base.limits import OUTBOX_LOW_BYTES
 from jetstream_server.core.containment import Incident
@@ -59,6 +60,7 @@ TURN_BYTES = 4 * OUTBOX_LOW_BYTES  # delivered by all consumers of an account
 # How much of what is due at the same time is done in one turn, in some 10 ms each.
 TIMERS_OF_TURN_MAX = 500
 UNITS_OF_TIMERS = 60  # of the workload, which some of them spend
+_PROMISED_RETRY_NS = MILLISECOND  # how soon it is looked again whether it has arrived
 ADVANCED_OF_TURN_MAX = 100  # consumers, of some 50 microseconds
 
 RESTED_AT_ONCE = 16  # streams: for each, the next flush takes up to some milliseconds longer
@@ -535,9 +537,11 @@ class Catalog:
         due = deadlines.pop_due(now, TIMERS_OF_TURN_MAX)
         enough = workload.used + UNITS_OF_TIMERS
         for number, scheduled in enumerate(due):
-            if workload.used >= enough:
+            if workload.used >= enough or workload.promises.are_many:
+                # Another turn does not help until what is promised has arrived.
+                again_at = now + _PROMISED_RETRY_NS if workload.promises.are_many else now
                 for late in due[number:]:
-                    deadlines.schedule(late, now)
+                    deadlines.schedule(late, again_at)
                 return
             self._guarded(scheduled.tick, now)
 

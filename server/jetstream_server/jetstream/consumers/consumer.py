@@ -49,6 +49,9 @@ _RETRY_NS = 5 * MILLISECOND
 _DELETED_TEXT = "Unacknowledged message was deleted"
 _ANY_SIZE = 1 << 30
 DUE_AT_ONCE = 500  # timers, nearly all of which are those of requests
+# They are looked at so many together, and no more if what they say reaches very many.
+DUE_TOGETHER = 20
+GIVEN_UP_AT_ONCE = 100  # messages that come due and are not sent again, each with an advisory
 EXPIRED_OF_UNIT = 500  # messages that were not acknowledged in time, of the workload
 
 
@@ -238,13 +241,17 @@ class Consumer:
     def tick(self, now: int) -> None:
         """Do what has become due, then schedule the next deadline, which may be now: very many
         requests may wait, each with its time."""
-        for key in self._timers.pop_due(now, DUE_AT_ONCE):
-            if isinstance(key, PullRequest):
-                self.pull.tick(key, now)
-            else:
-                _DUE[key](self, now)
-            if self._is_stopped:
-                return
+        for _ in range(DUE_AT_ONCE // DUE_TOGETHER):
+            due = self._timers.pop_due(now, DUE_TOGETHER)
+            for key in due:
+                if isinstance(key, PullRequest):
+                    self.pull.tick(key, now)
+                else:
+                    _DUE[key](self, now)
+                if self._is_stopped:
+                    return
+            if len(due) < DUE_TOGETHER or self.context.workload.promises.are_many:
+                break
         self._arm()
 
     def _arm(self) -> None:
@@ -282,9 +289,10 @@ class Consumer:
             self.delete(now)
 
     def _expire_acks(self, now: int) -> None:
-        due = self.progress.expire(now)
+        gives_up = self.config.max_deliver == 1
+        due = self.progress.expire(now, GIVEN_UP_AT_ONCE if gives_up else None)
         self.context.workload.spend(len(due) // EXPIRED_OF_UNIT)
-        if self.config.max_deliver == 1:
+        if gives_up:
             for sequence in due:
                 self._supply.give_up(sequence, now)
         if due:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from itertools import islice
 
+from jetstream_server.core.promises import Promises
 from jetstream_server.jetstream.consumers.delivery import Delivery
 from jetstream_server.jetstream.consumers.pull_request import PullRequest
 from jetstream_server.jetstream.context import Scheduled
@@ -21,6 +21,7 @@ class LateEndings:
         line: the status that each of them gets.
         delivery: of the consumer.
         deadlines: where it gets its turns.
+        promises: of answers that reach very many, which the statuses may do.
     """
 
     def __init__(
@@ -29,11 +30,13 @@ class LateEndings:
         line: bytes,
         delivery: Delivery,
         deadlines: DeadlineHeap[Scheduled],
+        promises: Promises,
     ) -> None:
         self._requests = iter(requests)
         self._line = line
         self._delivery = delivery
         self._deadlines = deadlines
+        self._promises = promises
 
     def begin(self, now: int) -> None:
         """Tell the first of them at once."""
@@ -44,9 +47,8 @@ class LateEndings:
         self._tell(now)
 
     def _tell(self, now: int) -> None:
-        told = 0
-        for request in islice(self._requests, TOLD_OF_TURN_MAX):
+        for told, request in enumerate(self._requests, 1):
             self._delivery.status(request.reply, self._line)
-            told += 1
-        if told == TOLD_OF_TURN_MAX:
-            self._deadlines.schedule(self, now)
+            if told >= TOLD_OF_TURN_MAX or self._promises.are_many:
+                self._deadlines.schedule(self, now)
+                return

@@ -47,6 +47,7 @@ _ANY_COUNT = 1 << 62
 # others get their turn: clients may have very many wait.
 _TURNS_AT_ONCE = 256
 _LOOKED_AT_MAX = 3000
+_REACHED_AS_LOOKED_AT = 4  # so many subscriptions whose clients may not read
 _WAITING_OF_UNIT = 1000  # of the workload, to add up what all of them want
 _HEARD_OF_UNIT = 30  # to look up whether anybody listens
 # One part in this many of the smallest byte limit is dealt out at once: replies are charged, too.
@@ -67,6 +68,7 @@ class Pull:
         self._waiting = WaitingRequests()
         self._passed_over = PassedOver()
         self._looked_at = 0  # in this turn
+        self._in_vain = 0  # looked at in a row, over turns, without one that can take anything
         self._heard = 0  # of the first that wait, whose replies were looked up last
         self._none_expires_before = NEVER  # of those that wait
         self._searches = False  # whether a search for messages goes on in the next turn
@@ -220,6 +222,9 @@ class Pull:
         shared = self._shared
         self._searches = False
         self._supply.pass_over(now)
+        if self._supply.is_searching:
+            self._searches = True
+            return None
         available = self._supply.count
         policy, is_many = shared.config.priority_policy, len(self._waiting) > _TURNS_AT_ONCE
         turns_max = 1 if is_many and policy == "overflow" else _TURNS_AT_ONCE
@@ -306,14 +311,16 @@ class Pull:
         What makes them eligible is the same for all of them, and stays so while they are served
         (`_steady_count`).
         """
-        policy = self._shared.config.priority_policy
+        shared = self._shared
+        policy = shared.config.priority_policy
         turns: list[tuple[PullRequest, Match]] = []
         over: list[tuple[PullRequest, bytes]] = []
+        blocked: list[PullRequest] = []
         # Those that were looked at in vain before are passed over, as long as that holds.
-        passed_over, progress = self._passed_over, self._shared.progress
+        passed_over, progress = self._passed_over, shared.progress
         pending = progress.cursor.num_pending() if policy == "overflow" else 0
         passed_over.follow(policy, self.pin.id, pending, len(progress.pending))
-        is_beginning = True
+        is_beginning, passed = True, 0
         for request in islice(self._waiting, passed_over.count, None):
             if len(turns) >= count_max:
                 break
@@ -321,6 +328,7 @@ class Pull:
                 self._searches = True
                 break
             self._looked_at += 1
+            passed += 1
             if turns and policy == "prioritized" and request.priority != turns[0][0].priority:
                 break
             if turns and policy == "pinned_client" and request.pin != self.pin.id:
@@ -333,8 +341,13 @@ class Pull:
                 is_beginning = is_beginning and passed_over.include(request)
                 continue
             is_beginning = False
-            match = self._match_of(request, over)
-            if match is None:
+            match = shared.delivery.match(request.reply)
+            if match.empty:
+                over.append((request, b""))
+                continue
+            self._looked_at += match.width // _REACHED_AS_LOOKED_AT
+            if shared.delivery.is_congested(match):
+                blocked.append(request)
                 continue
             turns.append((request, match))
             if policy == "pinned_client" and not self.pin.id:
@@ -343,6 +356,15 @@ class Pull:
         for request, line in over:
             self._drop(request, line, request.pending_fields if line else b"")
         passed_over.count = known  # those were not among them
+        shared.is_blocked = shared.is_blocked or bool(blocked)
+        if not self._searches or turns:
+            self._in_vain = 0
+        if self._searches and blocked:
+            # Or clients that do not read would keep those behind them waiting for ever.
+            self._waiting.move_back(blocked)
+            self._in_vain += passed
+            if self._in_vain >= len(self._waiting):
+                self._searches, self._in_vain = False, 0
         return turns
 
     def _outpinned(self, turns: list[tuple[PullRequest, Match]], count: int) -> list[PullRequest]:
@@ -375,21 +397,6 @@ class Pull:
             if change > 0
         ]
         return min(changes, default=_ANY_COUNT)
-
-    def _match_of(
-        self, request: PullRequest, over: list[tuple[PullRequest, bytes]]
-    ) -> Match | None:
-        """Return where a request's messages go, None when it cannot take any now; note with its
-        status one that is over."""
-        delivery = self._shared.delivery
-        match = delivery.match(request.reply)
-        if match.empty:
-            over.append((request, b""))
-            return None
-        if delivery.is_congested(match):
-            self._shared.is_blocked = True
-            return None
-        return match
 
     def _deal(
         self, turns: list[tuple[PullRequest, Match]], offer: Offer, extra: bytes, now: int
@@ -584,8 +591,9 @@ class Pull:
             for request in ended:
                 shared.delivery.status(request.reply, line, request.pending_fields)
         elif line:
-            deadlines = shared.stream.context.deadlines
-            LateEndings(ended, line, shared.delivery, deadlines).begin(now)
+            context = shared.stream.context
+            promises = context.workload.promises
+            LateEndings(ended, line, shared.delivery, context.deadlines, promises).begin(now)
 
 
 def _offers_level(level: bytes) -> bool:

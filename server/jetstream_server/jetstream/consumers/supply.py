@@ -23,6 +23,7 @@ from jetstream_server.store.ports import Window
 # A limit of messages, because bytes are counted without ack subjects beforehand, and a tiny message
 # becomes many times as large when it is sent.
 OFFER_MESSAGES_MAX = 8192
+_GIVEN_UP_UNITS = 0.5  # of the workload: an advisory tells of each message
 
 
 @dataclass(slots=True)
@@ -37,7 +38,7 @@ class Supply:
     """What one consumer has to send.
 
     Attributes:
-        is_searching: `prepare` has found nothing so far, and is to be called again.
+        is_searching: nothing was found so far, and it is to be asked again.
         settled: what was taken since it was last emptied and needs no ack; the stream may remove it
             once it is sent, as it is read from the store's buffers until then.
     """
@@ -62,11 +63,15 @@ class Supply:
     def pass_over(self, now: int) -> None:
         """Give up on messages in front that were out as often as allowed, whoever waits, and skip
         those that nobody wants."""
+        self.is_searching = False
         if self._shared.is_paused:
             return
-        progress = self._shared.progress
+        progress, workload = self._shared.progress, self._shared.stream.context.workload
         while (run := progress.redelivery.next_run(1)) and progress.is_exhausted(run[0]):
             self.give_up(run[0], now)
+            if workload.is_spent:
+                self.is_searching = True
+                return
         progress.cursor.pass_unwanted()
 
     def prepare(self, count_max: int, bytes_max: int, now: int) -> Offer | None:
@@ -79,6 +84,8 @@ class Supply:
         again = self._next_redelivery(count_max, bytes_max, now)
         if again is not None:
             return Offer(again, True)
+        if self.is_searching:
+            return None
         count_max = min(count_max, shared.progress.room)
         if count_max <= 0:
             return None
@@ -96,11 +103,14 @@ class Supply:
         return Offer(window, False)
 
     def _next_redelivery(self, count_max: int, bytes_max: int, now: int) -> Window | None:
-        progress = self._shared.progress
+        progress, workload = self._shared.progress, self._shared.stream.context.workload
         while run := progress.redelivery.next_run(count_max):
             if progress.is_exhausted(run[0]):
                 for sequence in run:
                     self.give_up(sequence, now)
+                    if workload.is_spent:
+                        self.is_searching = True
+                        return None
                 continue
             window = chosen_window(self._shared.stream.store, run, bytes_max)
             for sequence in missing_below(run, window):
@@ -112,10 +122,12 @@ class Supply:
 
     def give_up(self, sequence: int, now: int) -> None:
         """Give up on a message that was out as often as allowed."""
-        progress = self._shared.progress
+        shared = self._shared
+        progress = shared.progress
+        shared.stream.context.workload.spend(_GIVEN_UP_UNITS)
         deliveries = progress.redelivery.deliveries(sequence)
         progress.exhaust(sequence)
-        self._shared.advisories.exhausted(sequence, deliveries, now)
+        shared.advisories.exhausted(sequence, deliveries, now)
         self._files.changed(now)
 
     def preview(self, offer: Offer, count: int) -> DeliveryBatch:

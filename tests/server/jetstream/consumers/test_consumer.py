@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from jetstream_server.base.clock import MILLISECOND, SECOND
+from jetstream_server.core.promises import PROMISED_UNITS_MAX
+from jetstream_server.jetstream.consumers import consumer as consumer_module
 
 EXPLICIT = {"durable_name": "C", "ack_policy": "explicit"}
 
@@ -209,3 +213,49 @@ def test_a_purge_of_a_subject_takes_what_is_pending_of_it(account):
     stream.purge(b"s.b", 0, 0, account.now)
     info = consumer.info(account.now)
     assert (info["num_ack_pending"], info["num_redelivered"]) == (0, 0)
+
+
+def test_what_comes_due_and_is_not_sent_again_is_told_of_some_at_a_time(
+    account, monkeypatch, make_client
+):
+    """Four thousand together kept everybody waiting for 0.3 s."""
+    monkeypatch.setattr(consumer_module, "GIVEN_UP_AT_ONCE", 2)
+    stream = account.stream()
+    for number in range(7):
+        account.publish(b"s.%d" % number)
+    account.subscribe(b"_INBOX.p")
+    listener = make_client()
+    account.subscribe(b"$JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES.>", client=listener)
+    consumer = account.create(
+        stream, durable_name="C", ack_policy="explicit", max_deliver=1, ack_wait=SECOND
+    )
+    account.pull(consumer, b"7")
+    account.now += 2 * SECOND
+    counts = []
+    while (due := consumer.progress.next_deadline()) is not None and due <= account.now:
+        before = len(account.output.sends_after_flush)
+        consumer.tick(account.now)
+        counts.append(len(account.output.sends_after_flush) - before)
+    assert counts == [2, 2, 2, 1]
+    account.turn()
+    told = [json.loads(each.payload)["stream_seq"] for each in listener.take()]
+    assert told == list(range(1, 8))
+
+
+def test_timers_whose_words_reach_very_many_wait_until_those_have_arrived(account, monkeypatch):
+    monkeypatch.setattr(consumer_module, "DUE_TOGETHER", 1)
+    stream = account.stream()
+    account.subscribe(b"_INBOX.p")
+    consumer = account.create(stream, durable_name="C", ack_policy="explicit")
+    for _ in range(3):
+        account.pull(consumer, b'{"batch":1,"expires":1000000000}')
+    account.now += 2 * SECOND
+    promises = account.context.workload.promises
+    promises.make(PROMISED_UNITS_MAX + 1)
+    consumer.tick(account.now)
+    assert consumer.pull.num_waiting == 2
+    promises.flush_began()
+    promises.flush_ended()
+    promises.delivered()
+    consumer.tick(account.now)
+    assert consumer.pull.num_waiting == 0

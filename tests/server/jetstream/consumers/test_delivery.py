@@ -66,6 +66,7 @@ def test_what_waits_for_a_flush_counts_as_backlog(account):
     assert consumer.blocked
     assert 4_000_000 < sum(len(frames.data) for frames in held) < 6_000_000
     inbox.delivered += sum(frames.count for frames in held)
+    account.output.in_flight.handed_over()
     account.advance(5_000_000)
     assert len(account.client.take()) == 100 - sum(frames.count for frames in held)
     assert not consumer.blocked
@@ -88,6 +89,7 @@ def test_all_consumers_of_a_client_hold_back_together(account):
     assert 4_000_000 < sum(len(frames.data) for frames in held) < 6_000_000
     for inbox in inboxes:
         inbox.delivered += sum(each.count for each in held if each.subscription is inbox)
+    account.output.in_flight.handed_over()
     for consumer in consumers[:4]:  # the others look again of their own accord
         consumer.wake()
     for _ in range(10):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sys
+from itertools import pairwise
 
 import pytest
 from jetstream_server.base.clock import MILLISECOND, SECOND
 from jetstream_server.jetstream.consumers import pull
+from jetstream_server.jetstream.consumers.delivery import Delivery
 from jetstream_server.jetstream.ending import Ending
 
 EXPLICIT = {"durable_name": "C", "ack_policy": "explicit"}
@@ -412,3 +414,86 @@ def test_of_very_many_that_nobody_listens_to_some_go_each_time_they_are_counted(
     counts = [consumer.info(account.now)["num_waiting"] for _ in range(8)]
     assert counts[0] == 18 and counts[-1] == 10 and counts == sorted(counts, reverse=True)
     assert len(looked_up) <= 8 * 4
+
+
+def test_very_many_of_a_client_that_does_not_read_do_not_keep_others_waiting(
+    ready, monkeypatch, make_client
+):
+    """Only so many are looked at in a turn, and those behind them were never reached."""
+    monkeypatch.setattr(pull, "_LOOKED_AT_MAX", 4)
+    account, stream = ready
+    consumer = account.create(stream, deliver_policy="new", max_waiting=100, **EXPLICIT)
+    stuck = make_client()
+    account.subscribe(b"stuck", client=stuck)
+    for _ in range(20):
+        account.pull(consumer, b"1", reply=b"stuck")
+    stuck.backlog_bytes = 1 << 30
+    account.pull(consumer, b"1", reply=b"_INBOX.p")
+    account.publish(b"s.a", b"first")
+    assert [message.payload for message in account.client.take()] == [b"first"]
+    turns = []
+    advance = pull.Pull.advance
+    monkeypatch.setattr(
+        pull.Pull, "advance", lambda self, now: turns.append(now) or advance(self, now)
+    )
+    account.publish(b"s.a", b"second")  # it comes to rest, although nobody can take it
+    assert consumer.blocked and len(turns) < 10
+    assert not stuck.take()
+    stuck.backlog_bytes = 0
+    consumer.wake()
+    account.turn()
+    assert [message.payload for message in stuck.take()] == [b"second"]
+
+
+def test_a_request_of_very_many_listeners_counts_as_many_when_it_is_looked_whether_they_read(
+    ready, monkeypatch, make_client
+):
+    monkeypatch.setattr(pull, "_LOOKED_AT_MAX", 40)
+    account, stream = ready
+    consumer = account.create(stream, deliver_policy="new", max_waiting=100, **EXPLICIT)
+    stuck = make_client()
+    for _ in range(40):
+        account.subscribe(b"stuck", client=stuck)
+    for _ in range(10):
+        account.pull(consumer, b"1", reply=b"stuck")
+    stuck.backlog_bytes = 1 << 30
+    asked = []
+    is_congested = Delivery.is_congested
+    monkeypatch.setattr(
+        Delivery,
+        "is_congested",
+        lambda self, match: (
+            asked.append(account.context.workload.turn) or is_congested(self, match)
+        ),
+    )
+    begin, turns = account.context.notice_interest, []
+    monkeypatch.setattr(
+        type(account.context), "notice_interest", lambda self: turns.append(len(asked)) or begin()
+    )
+    account.publish(b"s.a", b"x")
+    assert len(asked) == 12, "all ten, of which two are looked at again"
+    assert max(after - before for before, after in pairwise(turns)) <= 4
+
+
+@pytest.mark.parametrize(
+    ("policy", "served"),
+    [("", [b"0", b"1"]), ("prioritized", [b"0", b"1"]), ("pinned_client", [b"0"])],
+)
+def test_whoever_reads_is_served_wherever_it_waits(
+    account, monkeypatch, policy, served, make_client
+):
+    monkeypatch.setattr(pull, "_LOOKED_AT_MAX", 3)
+    stream = account.stream()
+    options = {"priority_policy": policy, "priority_groups": ["g"]} if policy else {}
+    consumer = account.create(stream, max_waiting=100, **EXPLICIT, **options)
+    stuck = make_client()
+    account.subscribe(b"stuck", client=stuck)
+    account.subscribe(b"_INBOX.p")
+    stuck.backlog_bytes = 1 << 30
+    body = b'{"batch":1,"group":"g"}' if policy else b"1"
+    for number in range(30):
+        account.pull(consumer, body, reply=b"_INBOX.p" if number in (11, 25) else b"stuck")
+    for number in range(2):
+        account.publish(b"s.a", b"%d" % number)
+    account.advance(50_000_000)
+    assert payloads(account.client.take()) == served  # with a pin, the others go on waiting

@@ -232,16 +232,22 @@ class Progress:
 
     # -- time ------------------------------------------------------------------------------
 
-    def expire(self, now: int) -> list[int]:
+    def expire(self, now: int, count_max: int | None = None) -> list[int]:
         """Queue what was not acknowledged in time, or some of it if that is very much: then the
-        next deadline has passed as well. Return the sequences, rising."""
-        due = set(self.redelivery.pop_due(now, EXPIRED_AT_ONCE))
+        next deadline has passed as well. Return the sequences, rising.
+
+        Args:
+            count_max: about how many, None for as many as a turn has time for.
+        """
+        if count_max is None:
+            count_max = EXPIRED_AT_ONCE
+        due = set(self.redelivery.pop_due(now, count_max))
         wait = self.rules.wait_ns(1) + _ACK_WAIT_SLACK_NS
         pending = self.pending
         for place in range(pending.num_expired(), len(pending.runs)):
-            if pending.runs[place].sent_at + wait > now or len(due) >= EXPIRED_AT_ONCE:
+            if pending.runs[place].sent_at + wait > now or len(due) >= count_max:
                 break
-            run = pending.shortened(place, EXPIRED_AT_ONCE)
+            run = pending.shortened(place, count_max)
             run.expired = True
             due.update(self.redelivery.untimed(run.pending_sequences()))
         expired = sorted(due)
