@@ -1,22 +1,24 @@
-"""What requests have promised to very many subscriptions, until it has reached them.
+"""What accounts have promised to very many subscriptions, until it has reached them.
 
-An ack goes to whatever reply its publisher names, and thousands may listen there. A turn takes on
-no more of that than it has time to deliver. But answers wait for the disk, and while a flush is
-slow, turns are many: what all of them promise leaves at once. So whoever has promised much is not
-heard again before that has arrived. Nobody else waits for it.
+An ack goes to whatever reply its publisher names, and thousands may listen there; a copy of a
+message is stored by another stream. A turn takes on no more of that than it has time for. But what
+is promised waits for the disk, and while a flush is slow, turns are many: what all of them promise
+leaves at once. So whoever has promised much is not heard again before that has arrived. Nobody else
+waits for it, and what is promised in one account does not count in another.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
-# Of the workload, each for some thirty subscriptions: what one turn delivers, and no more.
+# In one account, of the workload: about as much as one turn delivers.
 PROMISED_UNITS_MAX = 300
 
 
 @dataclass(slots=True)
 class _Promised:
-    """What has come equally far.
+    """What was promised in one account, and has come equally far.
 
     Attributes:
         units: what it is worth, all together.
@@ -26,64 +28,83 @@ class _Promised:
     units: float = 0.0
     clients: set[object] = field(default_factory=set)
 
-    def take_from(self, earlier: _Promised) -> None:
-        """Take everything that has come to here."""
-        if earlier.units:
-            self.units += earlier.units
-            self.clients |= earlier.clients
-            earlier.end()
-
-    def end(self) -> None:
-        """It has all arrived, or is lost."""
-        self.units = 0.0
-        self.clients.clear()
-
 
 class Promises:
-    """What one node has promised to very many.
-
-    Attributes:
-        units: what has yet to arrive.
-        made: how much was promised ever.
-    """
+    """What one node has promised. Accounts are told apart by any object that stands for one."""
 
     def __init__(self) -> None:
-        self.units = self.made = 0.0
-        self._fresh = _Promised()  # since the last flush began
-        self._in_flush = _Promised()
-        self._leaving = _Promised()  # the disk has it, and turns deliver it as they have time
+        # The accounts in which something was promised, of which it was not said yet who asked.
+        self._unclaimed: dict[object, None] = {}
+        self._fresh: dict[object, _Promised] = {}  # since the last flush began
+        self._in_flush: dict[object, _Promised] = {}
+        self._leaving: dict[
+            object, _Promised
+        ] = {}  # the disk has it, and turns deliver it as they have time
+        self._much: set[object] = set()  # the accounts in which it is much
+
+    def units(self, account: object) -> float:
+        """Return what has yet to arrive."""
+        return sum(stage[account].units for stage in self._stages if account in stage)
+
+    @property
+    def _stages(self) -> tuple[dict[object, _Promised], ...]:
+        return self._fresh, self._in_flush, self._leaving
 
     @property
     def are_many(self) -> bool:
-        """Return whether so much is promised that whoever asked for it has to wait."""
-        return self.units > PROMISED_UNITS_MAX
+        """Return whether somebody may have to wait."""
+        return bool(self._much)
 
     def hold_up(self, client: object) -> bool:
-        """Tell whether a client has to wait, because it is among those who asked for much."""
-        return self.units > PROMISED_UNITS_MAX and any(
-            client in stage.clients for stage in (self._fresh, self._in_flush, self._leaving)
+        """Tell whether somebody has to wait, because it is among those who asked for much."""
+        return bool(self._much) and any(
+            client in stage[account].clients
+            for account in self._much
+            for stage in self._stages
+            if account in stage
         )
 
-    def make(self, units: float) -> None:
+    def make(self, units: float, account: object) -> None:
         """Promise something that is worth so much."""
-        self._fresh.units += units
-        self.units += units
-        self.made += units
+        self._fresh.setdefault(account, _Promised()).units += units
+        self._unclaimed[account] = None
+        if account not in self._much and self.units(account) > PROMISED_UNITS_MAX:
+            self._much.add(account)
 
     def made_for(self, client: object) -> None:
-        """Note who has asked for what was promised last."""
-        self._fresh.clients.add(client)
+        """Note who has asked for what was promised since this was noted last, None for nobody in
+        particular."""
+        if not self._unclaimed:
+            return
+        for account in self._unclaimed:
+            if client is not None and account in self._fresh:
+                self._fresh[account].clients.add(client)
+        self._unclaimed.clear()
 
     def flush_began(self) -> None:
         """What was promised so far leaves with a flush."""
-        self._in_flush.take_from(self._fresh)
+        self._fresh = _moved(self._fresh, self._in_flush)
 
     def flush_ended(self) -> None:
         """It leaves as turns have time, or it is lost."""
-        self._leaving.take_from(self._in_flush)
+        self._in_flush = _moved(self._in_flush, self._leaving)
 
-    def delivered(self) -> None:
-        """Whatever was to leave has arrived."""
-        if self._leaving.units:
-            self._leaving.end()
-            self.units = self._fresh.units + self._in_flush.units
+    def delivered(self, late: Collection[object]) -> None:
+        """Whatever was to leave has arrived, but in these accounts."""
+        arrived = [account for account in self._leaving if account not in late]
+        for account in arrived:
+            del self._leaving[account]
+            if account in self._much and self.units(account) <= PROMISED_UNITS_MAX:
+                self._much.remove(account)
+
+
+def _moved(
+    earlier: dict[object, _Promised], later: dict[object, _Promised]
+) -> dict[object, _Promised]:
+    """Take everything that has come to a later stage; return what is left, which is nothing."""
+    for account, promised in earlier.items():
+        known = later.setdefault(account, promised)
+        if known is not promised:
+            known.units += promised.units
+            known.clients |= promised.clients
+    return {}

@@ -52,7 +52,7 @@ class Workload:
             the order in which they asked.
         turn: its number.
         handing: of messages from consumers to others within the server.
-        promises: of answers that reach very many.
+        promises: of what reaches very many, or is stored again.
     """
 
     def __init__(self, units_max: int = sys.maxsize) -> None:
@@ -66,7 +66,8 @@ class Workload:
         self.turn = 0
         self.handing = HandingOver()
         self.promises = Promises()
-        self._promised: list[Callable[[], None]] = []  # who waits until what they asked for arrives
+        # Who waits until what they asked for has arrived, and for whom.
+        self._promised: list[tuple[Callable[[], None], object]] = []
         self._hears = False
         self._slices_left = sys.maxsize  # until there are turns
         # The first turn in which one was put off that is to be done still, 0 if there is none; and
@@ -90,9 +91,13 @@ class Workload:
         if self._held_up and not self.is_held:
             self.waiting = self._held_up + self.waiting
             self._held_up = []
-        if self._promised and not self.promises.are_many:
-            self.waiting += self._promised
-            self._promised = []
+        if self._promised:
+            promised, self._promised = self._promised, []
+            for go_on, client in promised:
+                if self.promises.hold_up(client):
+                    self._promised.append((go_on, client))
+                else:
+                    self.waiting.append(go_on)
         if self.waiting:
             self._go_on()
 
@@ -149,10 +154,10 @@ class Workload:
         if client is not None:
             self._served.add(client)
 
-    def promise(self, units: float) -> None:
+    def promise(self, units: float, account: object) -> None:
         """Note that what was taken on reaches very many, once the disk has it."""
         self.used += units
-        self.promises.make(units)
+        self.promises.make(units, account)
 
     def is_spent_for(self, client: object) -> bool:
         """Return whether this turn has taken on as much as it has time for, or a client has to wait
@@ -176,7 +181,7 @@ class Workload:
         if makes_files and self.is_held:
             self._held_up.append(go_on)
         elif self.promises.hold_up(client):
-            self._promised.append(go_on)
+            self._promised.append((go_on, client))
         elif client in self._served:
             self.waiting.append(go_on)
         else:
@@ -188,4 +193,4 @@ class Workload:
         """Return whether somebody waits just for another turn."""
         if self.waiting or (self._held_up and not self.is_held):
             return True
-        return bool(self._promised) and not self.promises.are_many
+        return any(not self.promises.hold_up(client) for _, client in self._promised)

@@ -69,6 +69,8 @@ Send = Frames | Publish | Handover | Released
 # sure to deliver, or what is late (`node/late_output.py`) becomes more and more.
 _FEW_REACHED = 8
 _REACHED_OF_UNIT = 30
+_KEPT_BYTES_OF_UNIT = 64 * 1024  # until it leaves
+_WITHIN_UNITS = 0.5  # what a part of the server takes, as a stream does
 
 
 def _nobody() -> None:
@@ -79,7 +81,11 @@ def _spend_nothing(units: float) -> None:
     pass
 
 
-@dataclass(slots=True)
+def _promise_nothing(units: float, account: object) -> None:
+    pass
+
+
+@dataclass(slots=True, eq=False)
 class Output:
     """Collects sends of one account; the node drains it once a turn.
 
@@ -87,7 +93,8 @@ class Output:
         sublist: the account's interest.
         stir: called with each send; whoever drains looks only at accounts that were stirred.
         spend: told of what reaches many at once, in units of the workload.
-        promise: the same of what reaches them after a flush.
+        promise: the same of what reaches them after a flush, and of what is stored again; and in
+            whose output.
         delivered_bytes: of frames and of messages handed over so far.
         in_flight: frames that clients have yet to be handed.
     """
@@ -95,7 +102,7 @@ class Output:
     sublist: Sublist
     stir: Callable[[], None] = _nobody
     spend: Callable[[float], None] = _spend_nothing
-    promise: Callable[[float], None] = _spend_nothing
+    promise: Callable[[float, object], None] = _promise_nothing
     sends: list[Send] = field(default_factory=list)
     sends_after_flush: list[Send] = field(default_factory=list)
     delivered_bytes: int = 0
@@ -108,7 +115,7 @@ class Output:
         send = Publish(PubRun.single(subject, reply, headers, payload))
         self.sends_after_flush.append(send)
         if units := self._units_of(subject):
-            self.promise(units)
+            self.promise(units + len(payload) // _KEPT_BYTES_OF_UNIT, self)
         self.stir()
         return send
 
@@ -127,7 +134,10 @@ class Output:
         self.stir()
 
     def _units_of(self, subject: bytes) -> float:
-        reached = self.sublist.match(subject).width
+        match = self.sublist.match(subject)
+        if (only := match.only) is not None:
+            return 0.0 if only.outlet is not None else _WITHIN_UNITS
+        reached = match.width
         return reached / _REACHED_OF_UNIT if reached > _FEW_REACHED else 0.0
 
     def frames(

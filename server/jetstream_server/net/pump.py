@@ -81,6 +81,7 @@ class Pump:
         self._timer: asyncio.TimerHandle | None = None  # for the next deadline of node and disk
         self._timer_at = 0  # nanoseconds since the epoch
         self._flushing = False  # the worker has a flush
+        self._is_stopping = False
         self._waiting: Held = []  # output that waits for a later flush than the one under way
         self._noted: set[str] = set()  # failures of the last flush, as they were logged
         self._quiet: asyncio.Event = asyncio.Event()  # set while the worker has no flush
@@ -132,7 +133,7 @@ class Pump:
     # -- the disk ----------------------------------------------------------------------------
 
     def _flush_or_release(self, now: int) -> None:
-        if self._flushing:
+        if self._flushing or self._is_stopping:
             return
         commit = self._commit
         flush = None
@@ -260,6 +261,8 @@ class Pump:
 
     async def stop(self) -> None:
         """Stop the node, write everything out, and wait for the disk."""
+        # What streams send to one another may never end, and each flush be followed by the next.
+        self._is_stopping = True
         while self._flushing:
             await self._quiet.wait()
         now = self.clock.now()

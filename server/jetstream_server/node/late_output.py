@@ -3,9 +3,9 @@
 Acks go to whatever reply a publisher names, and copies to whoever listens; tens of thousands may.
 No client may see what an account sends in another order, so what follows for those whom something
 late reaches waits behind it, and so does what may reach anybody. Frames for other clients go ahead.
-What waits must not become ever more, so nobody publishes in an account that has much of it. It may
-have been set off from another account, so there is a bound for all of them as well. A message that
-reaches more than a whole turn has time for is brought to some of them in each.
+What waits must not become ever more, so nobody publishes in an account that has much of it; whoever
+set it off from another account waits as well (`core/promises.py`). A message that reaches more than
+a whole turn has time for is brought to some of them in each.
 """
 
 from __future__ import annotations
@@ -23,9 +23,7 @@ from jetstream_server.node.accounts.account import Account
 from jetstream_server.node.router import Router
 from jetstream_server.protocol.ops import PubRun
 
-# Of one account, and of all together: above that nobody publishes there, or anywhere.
-LATE_OF_ACCOUNT_MAX = 1000
-LATE_MAX = 10_000
+LATE_OF_ACCOUNT_MAX = 5000  # above that nobody publishes there
 # Beyond so many subjects nobody looks any more whom they reach, and nothing goes ahead.
 _SUBJECTS_MAX = 4
 _LEAST_SHARE = 4  # of a turn's deliveries, as part of the whole, whatever clients have used
@@ -127,9 +125,7 @@ class LateOutput:
     def holds_up(self, account: Account) -> bool:
         """Tell whether an account's clients may not publish for now."""
         late = self.waiting.get(account)
-        if late is not None and len(late.sends) > LATE_OF_ACCOUNT_MAX:
-            return True
-        return sum(len(each.sends) for each in self.waiting.values()) > LATE_MAX
+        return late is not None and len(late.sends) > LATE_OF_ACCOUNT_MAX
 
     def keep(self, account: Account, send: Send) -> None:
         """Keep what there is no time for."""

@@ -344,14 +344,13 @@ class Node:
 
     def _hear(self, session: Session, ops_max: int, now: int) -> int:
         promises = self.workload.promises
-        promised = promises.made
+        promises.made_for(None)  # whatever it was, it was not for this client
         try:
             acted_on = session.run(now, ops_max)
         except Exception as error:
             self.containment.contain(error, now)
             acted_on = 1
-        if promises.made > promised:
-            promises.made_for(session.answers)
+        promises.made_for(session.answers)
         if session.left and session.is_over:
             self._forget_session(session, session.left, now)
         return acted_on
@@ -413,7 +412,9 @@ class Node:
                 self._run_account(account, now)
 
     def _run_account(self, account: Account, now: int) -> None:
+        self.workload.promises.made_for(None)
         account.run(now)
+        self.workload.promises.made_for(account.output)
         output, rounds = account.output, 0
         while output.sends and rounds < _ROUNDS_MAX:
             rounds += 1
@@ -511,8 +512,8 @@ class Node:
         self._note_delivered()
 
     def _note_delivered(self) -> None:
-        if not self.late.waiting:
-            self.workload.promises.delivered()
+        promises = self.workload.promises
+        promises.delivered({account.output for account in self.late.waiting})
 
     def _send_to(
         self, account: Account, sends: Sequence[Send], now: int, *, waits: bool = True

@@ -44,6 +44,10 @@ DELIVERIES_OF_ONE_NOTED = 6  # made in the time of one that is traced
 _GROUP_MAX = 64
 # Messages that nobody receives, and what it costs to tell of one.
 _UNANSWERED_AT_ONCE = 1000
+# Messages of the server come one by one, and streams take longer over each, and read its headers.
+_DELIVERIES_OF_ONE = 5
+_DELIVERIES_OF_ONE_WITHIN = 60
+_HEADER_BYTES_OF_DELIVERY = 4
 _DELIVERIES_OF_UNANSWERED = 8
 
 
@@ -56,9 +60,10 @@ class Targets:
         queues: the members of each queue group.
         width: how many get each message.
         cost: how much that is, measured in deliveries; members that get none are passed over.
+        is_within: somebody is among them who is within the server, as a stream is.
     """
 
-    __slots__ = ("cost", "only", "plain", "queues", "width")
+    __slots__ = ("cost", "is_within", "only", "plain", "queues", "width")
 
     def __init__(self, match: Match) -> None:
         self.only = match.only
@@ -68,6 +73,8 @@ class Targets:
         self.cost = self.width
         if self.queues:
             self.cost += len(self.queues) + sum(map(len, self.queues)) // MEMBERS_OF_DELIVERY
+        groups = (self.plain, *self.queues)
+        self.is_within = any(each.outlet is None for group in groups for each in group)
 
     @property
     def key(self) -> tuple[object, ...]:
@@ -167,6 +174,8 @@ class Router:
                 cut = self._deliver_much(targets, run, index, cut, sender, now, answers, late)
                 if cut == index:
                     break
+            if late is not None:
+                deliveries.left -= _cost_of_servers(targets, run, index, cut)
             index = cut
             if answers is not None:
                 if answers.postponed:
@@ -414,6 +423,14 @@ class Router:
     def _share(self, match: Match) -> Targets:
         targets = Targets(match)
         return self._shared.setdefault(targets.key, targets)
+
+
+def _cost_of_servers(targets: Targets, run: PubRun, start: int, stop: int) -> int:
+    """Return what messages of the server's own cost, in deliveries, however few they reach."""
+    if not targets.is_within:
+        return _DELIVERIES_OF_ONE * (stop - start)
+    header_bytes = sum(run.header_size(index) for index in range(start, stop))
+    return _DELIVERIES_OF_ONE_WITHIN * (stop - start) + header_bytes // _HEADER_BYTES_OF_DELIVERY
 
 
 def _is_own(subscription: Subscription, sender: Sender) -> bool:

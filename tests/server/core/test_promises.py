@@ -7,55 +7,72 @@ from jetstream_server.core.promises import PROMISED_UNITS_MAX, Promises
 
 def test_who_has_asked_for_much_waits_until_it_has_arrived_and_nobody_else() -> None:
     promises = Promises()
-    promises.make(PROMISED_UNITS_MAX)
+    promises.make(PROMISED_UNITS_MAX, "A")
     promises.made_for("a")
     assert not promises.hold_up("a")
-    promises.make(1)
+    promises.make(1, "A")
     promises.made_for("b")
     assert promises.are_many
     for step in (promises.flush_began, promises.flush_ended):
         assert promises.hold_up("a") and promises.hold_up("b") and not promises.hold_up("c")
+        promises.delivered(())
         step()
     assert promises.hold_up("a")
-    promises.delivered()
-    assert not promises.are_many and promises.units == 0
-    promises.make(PROMISED_UNITS_MAX + 1)
+    promises.delivered(())
+    assert not promises.are_many and promises.units("A") == 0
+    promises.make(PROMISED_UNITS_MAX + 1, "A")
     assert not promises.hold_up("a"), "what it asked for is long there"
+
+
+def test_what_is_promised_in_one_account_does_not_count_in_another() -> None:
+    promises = Promises()
+    promises.make(PROMISED_UNITS_MAX, "A")
+    promises.made_for("a")
+    promises.make(PROMISED_UNITS_MAX, "B")
+    promises.made_for("b")
+    assert not promises.are_many
+    promises.make(1, "A")
+    promises.made_for(None)
+    assert promises.hold_up("a") and not promises.hold_up("b") and not promises.hold_up(None)
+
+
+def test_who_asks_for_much_in_another_account_waits_for_that() -> None:
+    promises = Promises()
+    promises.make(PROMISED_UNITS_MAX, "A")
+    promises.make(PROMISED_UNITS_MAX + 1, "B")
+    promises.made_for("a")
+    assert promises.hold_up("a")
+    promises.flush_began()
+    promises.flush_ended()
+    promises.delivered({"B"})
+    assert promises.hold_up("a") and promises.units("A") == 0
+    promises.delivered(())
+    assert not promises.hold_up("a")
 
 
 def test_what_is_promised_while_a_flush_runs_leaves_with_the_next_one() -> None:
     promises = Promises()
-    promises.make(PROMISED_UNITS_MAX)
+    promises.make(PROMISED_UNITS_MAX, "A")
     promises.made_for("a")
     promises.flush_began()
-    promises.make(PROMISED_UNITS_MAX)
+    promises.make(PROMISED_UNITS_MAX, "A")
     promises.made_for("b")
     promises.flush_ended()
-    promises.delivered()
-    assert promises.units == PROMISED_UNITS_MAX
-    promises.make(1)
+    promises.delivered(())
+    assert promises.units("A") == PROMISED_UNITS_MAX
+    promises.make(1, "A")
     assert promises.hold_up("b") and not promises.hold_up("a")
 
 
 def test_what_leaves_while_something_is_leaving_still_arrives_with_it() -> None:
     promises = Promises()
     for client in ("a", "b"):
-        promises.make(PROMISED_UNITS_MAX)
+        promises.make(PROMISED_UNITS_MAX, "A")
         promises.made_for(client)
         promises.flush_began()
         promises.flush_ended()
     assert promises.hold_up("a") and promises.hold_up("b")
-    promises.delivered()
-    assert promises.units == 0
-
-
-def test_what_was_ever_promised_is_counted() -> None:
-    promises = Promises()
-    promises.make(2)
-    promises.flush_began()
-    promises.flush_ended()
-    promises.delivered()
-    promises.make(3)
-    assert promises.made == 5
-    promises.delivered()
-    assert promises.units == 3, "that has not left"
+    promises.delivered({"A"})
+    assert promises.hold_up("a") and promises.units("A") == 2 * PROMISED_UNITS_MAX
+    promises.delivered(())
+    assert promises.units("A") == 0 and not promises.are_many

@@ -110,7 +110,7 @@ def test_a_turn_has_one_slice_and_none_before_the_answers_to_clients() -> None:
 def test_who_has_promised_much_waits_until_it_has_arrived_and_others_go_on() -> None:
     workload = Workload(10)
     heard: list[str] = []
-    workload.promise(PROMISED_UNITS_MAX + 1)
+    workload.promise(PROMISED_UNITS_MAX + 1, "A")
     assert workload.is_spent, "it is work of this turn as well"
     workload.promises.made_for("wide")
     workload.promises.flush_began()
@@ -123,7 +123,7 @@ def test_who_has_promised_much_waits_until_it_has_arrived_and_others_go_on() -> 
     workload.begin()
     assert not heard
     workload.promises.flush_ended()
-    workload.promises.delivered()
+    workload.promises.delivered(())
     assert workload.is_due
     workload.begin()
     assert heard == ["wide"] and not workload.is_due

@@ -108,7 +108,8 @@ def test_a_subscription_that_ends_after_so_many_is_counted_one_by_one(output):
 
 def test_what_reaches_many_is_work_of_the_turn(output):
     spent, promised = [], []
-    output.spend, output.promise = spent.append, promised.append
+    output.spend = spent.append
+    output.promise = lambda units, account: promised.append((units, account))
     for _ in range(8):
         listen(output, b"few")
         listen(output, b"many")
@@ -117,9 +118,21 @@ def test_what_reaches_many_is_work_of_the_turn(output):
     assert not spent and not promised
     listen(output, b"many")
     output.publish(b"many", b"x")
-    assert promised == [9 / 30] and not spent
+    assert promised == [(9 / 30, output)] and not spent
     output.publish_now(b"many", b"x")
-    assert promised == spent == [9 / 30]
+    assert spent == [9 / 30] and len(promised) == 1
+
+
+def test_what_is_stored_again_is_work_of_a_later_turn(output):
+    promised = []
+    output.promise = lambda units, account: promised.append(units)
+    output.sublist.insert(Subscription(b"copies.>", Outlet()))
+    listen(output, b"few")
+    output.publish(b"few", b"x")
+    assert not promised
+    output.publish(b"copies.a", b"x")
+    output.publish(b"copies.a", bytes(3 * 64 * 1024))
+    assert promised == [0.5, 3.5]
 
 
 def test_messages_are_taken_together_up_to_an_answer_that_reaches_many(output):

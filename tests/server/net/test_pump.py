@@ -165,6 +165,22 @@ def test_one_flush_covers_all_that_came_while_the_last_one_ran(listening, until,
     on_loop(main())
 
 
+def test_it_stops_although_each_flush_is_followed_by_the_next(listening, until, on_loop):
+    """Streams that copy to one another kept a server from stopping."""
+
+    async def main():
+        async with listening() as news:
+            commit = news.commit
+            commit.complete = lambda flush: setattr(commit, "dirty", 1)
+            commit.gate.set()
+            news.publish(b"1")
+            await until(lambda: commit.flushes > 3)
+            news.publish(b"last")
+        assert [line async for line in news.reader][1::2][-1] == b"last\r\n"
+
+    on_loop(main())
+
+
 def test_core_messages_do_not_wait_for_the_disk(listening, until, on_loop):
     async def main():
         async with listening() as news:

@@ -536,12 +536,14 @@ class Catalog:
         deadlines, workload = self.context.deadlines, self.context.workload
         due = deadlines.pop_due(now, TIMERS_OF_TURN_MAX)
         enough = workload.used + UNITS_OF_TIMERS
+        if workload.promises.hold_up(self.context.output):
+            for late in due:  # another turn does not help until what was said has arrived
+                deadlines.schedule(late, now + _PROMISED_RETRY_NS)
+            return
         for number, scheduled in enumerate(due):
-            if workload.used >= enough or workload.promises.are_many:
-                # Another turn does not help until what is promised has arrived.
-                again_at = now + _PROMISED_RETRY_NS if workload.promises.are_many else now
+            if workload.used >= enough:
                 for late in due[number:]:
-                    deadlines.schedule(late, again_at)
+                    deadlines.schedule(late, now)
                 return
             self._guarded(scheduled.tick, now)
 

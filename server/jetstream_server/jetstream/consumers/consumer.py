@@ -49,8 +49,10 @@ _RETRY_NS = 5 * MILLISECOND
 _DELETED_TEXT = "Unacknowledged message was deleted"
 _ANY_SIZE = 1 << 30
 DUE_AT_ONCE = 500  # timers, nearly all of which are those of requests
-# They are looked at so many together, and no more if what they say reaches very many.
+# They are looked at so many together, and no more if what they say is worth so much, because it
+# reaches very many.
 DUE_TOGETHER = 20
+UNITS_OF_TICK = 60
 GIVEN_UP_AT_ONCE = 100  # messages that come due and are not sent again, each with an advisory
 EXPIRED_OF_UNIT = 500  # messages that were not acknowledged in time, of the workload
 
@@ -241,6 +243,8 @@ class Consumer:
     def tick(self, now: int) -> None:
         """Do what has become due, then schedule the next deadline, which may be now: very many
         requests may wait, each with its time."""
+        workload = self.context.workload
+        enough = workload.used + UNITS_OF_TICK
         for _ in range(DUE_AT_ONCE // DUE_TOGETHER):
             due = self._timers.pop_due(now, DUE_TOGETHER)
             for key in due:
@@ -250,7 +254,7 @@ class Consumer:
                     _DUE[key](self, now)
                 if self._is_stopped:
                     return
-            if len(due) < DUE_TOGETHER or self.context.workload.promises.are_many:
+            if len(due) < DUE_TOGETHER or workload.used >= enough:
                 break
         self._arm()
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from jetstream_server.core.promises import Promises
+from jetstream_server.core.workload import Workload
 from jetstream_server.jetstream.consumers.delivery import Delivery
 from jetstream_server.jetstream.consumers.pull_request import PullRequest
 from jetstream_server.jetstream.context import Scheduled
 from jetstream_server.structures.deadline_heap import DeadlineHeap
 
 TOLD_OF_TURN_MAX = 500
+_UNITS_OF_TURN = 60
 
 
 class LateEndings:
@@ -21,7 +22,7 @@ class LateEndings:
         line: the status that each of them gets.
         delivery: of the consumer.
         deadlines: where it gets its turns.
-        promises: of answers that reach very many, which the statuses may do.
+        workload: tells what the statuses are worth, which may reach very many.
     """
 
     def __init__(
@@ -30,13 +31,13 @@ class LateEndings:
         line: bytes,
         delivery: Delivery,
         deadlines: DeadlineHeap[Scheduled],
-        promises: Promises,
+        workload: Workload,
     ) -> None:
         self._requests = iter(requests)
         self._line = line
         self._delivery = delivery
         self._deadlines = deadlines
-        self._promises = promises
+        self._workload = workload
 
     def begin(self, now: int) -> None:
         """Tell the first of them at once."""
@@ -47,8 +48,9 @@ class LateEndings:
         self._tell(now)
 
     def _tell(self, now: int) -> None:
+        enough = self._workload.used + _UNITS_OF_TURN
         for told, request in enumerate(self._requests, 1):
             self._delivery.status(request.reply, self._line)
-            if told >= TOLD_OF_TURN_MAX or self._promises.are_many:
+            if told >= TOLD_OF_TURN_MAX or self._workload.used >= enough:
                 self._deadlines.schedule(self, now)
                 return

@@ -592,8 +592,8 @@ class Pull:
                 shared.delivery.status(request.reply, line, request.pending_fields)
         elif line:
             context = shared.stream.context
-            promises = context.workload.promises
-            LateEndings(ended, line, shared.delivery, context.deadlines, promises).begin(now)
+            deadlines, workload = context.deadlines, context.workload
+            LateEndings(ended, line, shared.delivery, deadlines, workload).begin(now)
 
 
 def _offers_level(level: bytes) -> bool:

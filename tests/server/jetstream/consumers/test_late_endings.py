@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from jetstream_server.core.promises import PROMISED_UNITS_MAX, Promises
+from jetstream_server.core.workload import Workload
 from jetstream_server.jetstream.consumers import late_endings
 from jetstream_server.jetstream.consumers.late_endings import LateEndings
 from jetstream_server.jetstream.consumers.pull_request import PullRequest
@@ -17,11 +18,13 @@ NOW = 10**18
 class Telling:
     """A consumer's delivery that notes who is told what."""
 
-    def __init__(self) -> None:
+    def __init__(self, tell: Callable[[], None] = lambda: None) -> None:
         self.told: list[tuple[bytes, bytes]] = []
+        self._tell = tell
 
     def status(self, reply: bytes, line: bytes) -> None:
         self.told.append((reply, line))
+        self._tell()
 
 
 @pytest.mark.parametrize("count", [0, 1, 4, 5, 10, 11])
@@ -30,7 +33,7 @@ def test_they_are_told_some_in_each_turn(monkeypatch: pytest.MonkeyPatch, count:
     deadlines: DeadlineHeap[Any] = DeadlineHeap()
     delivery: Any = Telling()
     requests = [PullRequest(b"r%d" % number) for number in range(count)]
-    LateEndings(requests, b"409 Consumer Deleted", delivery, deadlines, Promises()).begin(NOW)
+    LateEndings(requests, b"409 Consumer Deleted", delivery, deadlines, Workload()).begin(NOW)
     counts = [len(delivery.told)]
     while due := deadlines.pop_due(NOW):
         for each in due:
@@ -41,20 +44,19 @@ def test_they_are_told_some_in_each_turn(monkeypatch: pytest.MonkeyPatch, count:
     assert counts[0] == min(count, 5)
 
 
-def test_no_more_are_told_while_what_was_said_has_yet_to_reach_very_many() -> None:
+def test_fewer_are_told_in_a_turn_when_each_is_worth_much() -> None:
     deadlines: DeadlineHeap[Any] = DeadlineHeap()
-    delivery: Any = Telling()
-    promises = Promises()
-    promises.make(PROMISED_UNITS_MAX + 1)
-    requests = [PullRequest(b"r%d" % number) for number in range(3)]
-    LateEndings(requests, b"409 Consumer Deleted", delivery, deadlines, promises).begin(NOW)
-    assert len(delivery.told) == 1, "one at least"
-    (waiting,) = deadlines.pop_due(NOW)
-    promises.flush_began()
-    promises.flush_ended()
-    promises.delivered()
-    waiting.tick(NOW)
-    assert [reply for reply, _ in delivery.told] == [b"r0", b"r1", b"r2"]
+    workload = Workload()
+    delivery: Any = Telling(lambda: workload.promise(25, "A"))
+    requests = [PullRequest(b"r%d" % number) for number in range(7)]
+    LateEndings(requests, b"409 Consumer Deleted", delivery, deadlines, workload).begin(NOW)
+    counts = [len(delivery.told)]
+    while due := deadlines.pop_due(NOW):
+        workload.begin()
+        for each in due:
+            each.tick(NOW)
+        counts.append(len(delivery.told))
+    assert counts == [3, 6, 7]
 
 
 def test_all_that_wait_hear_of_a_deletion(account: Any, monkeypatch: pytest.MonkeyPatch) -> None:
