@@ -3,11 +3,29 @@
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.dict cimport PyDict_GetItem, PyDict_Next
+from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE
 from cpython.ref cimport PyObject
 from libc.string cimport memchr
 
 cdef enum:
     BYTES_OF_NODE = 64
+
+
+# A subject may meet a hundred thousand nodes, which are anywhere in memory, each in four places that
+# are known only one after the other. So the places of those that come next are fetched meanwhile.
+cdef extern from *:
+    """
+    #if defined(__GNUC__)
+    #define PREFETCH(pointer) __builtin_prefetch(pointer)
+    #else
+    #define PREFETCH(pointer) ((void) (pointer))
+    #endif
+    #define PREFETCH_NEXT_LINE(pointer) PREFETCH((char *) (pointer) + 64)
+    #define KEYS_OF(dict) ((PyObject *) ((PyDictObject *) (dict))->ma_keys)
+    """
+    void PREFETCH(void* pointer)
+    void PREFETCH_NEXT_LINE(void* pointer)
+    PyObject* KEYS_OF(PyObject* dict)
 
 
 cdef class TrieNode:
@@ -23,7 +41,8 @@ cdef class TrieNode:
 
 def descend(list level, list tokens, list reached):
     """Follow a subject through the tree."""
-    cdef Py_ssize_t looked_at = 0, place
+    cdef Py_ssize_t looked_at = 0, place, count, at
+    cdef TrieNode ahead
     cdef list below
     cdef bytes token
     cdef bint is_rest
@@ -33,7 +52,22 @@ def descend(list level, list tokens, list reached):
     for token in tokens:
         below = []
         is_rest = memchr(PyBytes_AS_STRING(token), c".", PyBytes_GET_SIZE(token)) != NULL
-        for node in level:
+        count = PyList_GET_SIZE(level)
+        for at in range(count):
+            if at + 12 < count:
+                PREFETCH(<void*>PyList_GET_ITEM(level, at + 12))
+            if at + 8 < count:
+                ahead = <TrieNode>PyList_GET_ITEM(level, at + 8)
+                PREFETCH(<void*>ahead.wild if is_rest else <void*>ahead.literals)
+            if at + 4 < count:
+                ahead = <TrieNode>PyList_GET_ITEM(level, at + 4)
+                if is_rest:
+                    if ahead.wild is not None:
+                        PREFETCH(KEYS_OF(<PyObject*>ahead.wild))
+                        PREFETCH_NEXT_LINE(KEYS_OF(<PyObject*>ahead.wild))
+                elif ahead.literals is not None:
+                    PREFETCH(KEYS_OF(<PyObject*>ahead.literals))
+            node = <TrieNode>PyList_GET_ITEM(level, at)
             if node.tail is not None:
                 reached.append(node.tail)
             if node.literals is not None:
