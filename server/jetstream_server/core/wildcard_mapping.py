@@ -75,13 +75,15 @@ def intersection(a: bytes, b: bytes) -> bytes | None:
     """Return the pattern of the subjects that match both patterns, None for no such subject."""
     left, right = a.split(b"."), b.split(b".")
     tokens: list[bytes] = []
-    for at in range(max(len(left), len(right))):
-        x, y = left[at : at + 1], right[at : at + 1]
-        if x == [_TAIL]:
-            return b".".join(tokens + right[at:]) if y else None
-        if y == [_TAIL]:
-            return b".".join(tokens + left[at:]) if x else None
-        if not x or not y or (x != y and x != [_STAR] and y != [_STAR]):
+    for at, (x, y) in enumerate(zip(left, right, strict=False)):
+        if x == _TAIL:
+            return b".".join(tokens + right[at:])
+        if y == _TAIL:
+            return b".".join(tokens + left[at:])
+        if x == _STAR:
+            tokens.append(y)
+        elif x == y or y == _STAR:
+            tokens.append(x)
+        else:
             return None
-        tokens += y if x == [_STAR] else x
-    return b".".join(tokens)
+    return b".".join(tokens) if len(left) == len(right) else None

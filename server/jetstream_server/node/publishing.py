@@ -38,6 +38,7 @@ TRACE_EVENTS_OF_TURN_MAX = 100
 _REQUESTS = b"$JS."
 # How many are looked at one by one, which takes microseconds each.
 MESSAGES_OF_TURN_MAX = 1000
+_MESSAGES_OF_MAPPED = 4  # of which each is looked for, made anew and routed on its own
 _MESSAGES_OF_TRACE_EVENT = MESSAGES_OF_TURN_MAX // TRACE_EVENTS_OF_TURN_MAX
 
 
@@ -168,7 +169,10 @@ class Publishing:
         """Publish messages none of which asks for a trace; return how far it came: all the way, or
         as far as there is time and room for what they ask for."""
         if not self._is_plain:
-            stop = min(count, start + MESSAGES_OF_TURN_MAX)
+            at_once = MESSAGES_OF_TURN_MAX
+            if self._account.mappings is not None:
+                at_once = max(at_once // _MESSAGES_OF_MAPPED, 1)
+            stop = min(count, start + at_once)
             reached = self._publish_one_by_one(run, start, stop, now)
             if self._told:
                 past = reached - start
@@ -210,6 +214,7 @@ class Publishing:
                     is_admitted = self._admits(run, index, now)
                 if is_admitted and mappings is not None:
                     mapped = mappings.apply(subject)
+                    self.looked_at += _MESSAGES_OF_MAPPED - 1
             if is_admitted and mapped == subject:
                 if not subject.startswith(_REQUESTS):
                     continue

@@ -7,12 +7,13 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from jetstream_server.config.options import ServerOptions
+from jetstream_server.config.options import MappingDestination, ServerOptions, SubjectMapping
 from jetstream_server.core.answers import Answers
 from jetstream_server.core.deliveries import Deliveries
 from jetstream_server.core.subscription import Stretch, Subscription
 from jetstream_server.node import publishing
 from jetstream_server.node.accounts.account import Account
+from jetstream_server.node.accounts.subject_mappings import SubjectMappings
 from jetstream_server.node.auth.auth import User
 from jetstream_server.node.auth.connect_options import Wishes
 from jetstream_server.node.auth.permissions import PermissionRules, SubjectRules
@@ -122,6 +123,19 @@ def test_of_what_is_looked_at_there_is_so_much_in_a_turn(
     assert left is not None and [left.subject(at) for at in range(left.count)] == [b"c"]
     assert (bench.traffic.in_msgs, bench.traffic.in_bytes) == (2, 4)
     assert bench.publishing.publish(left, 0) is None and bench.traffic.in_msgs == 3
+
+
+def test_of_what_is_mapped_there_is_less_in_a_turn(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(publishing, "MESSAGES_OF_TURN_MAX", 8)
+    mapping = SubjectMapping("a.*", (MappingDestination("b.{{wildcard(1)}}"),))
+    bench.account.mappings = SubjectMappings([mapping], Random(1))
+    bench.adopt()
+    left = bench.publish(*[b"a.%d" % number for number in range(5)])
+    assert left is not None and left.count == 3
+    assert [subject for subjects in bench.heard.got for subject in subjects] == [b"b.0", b"b.1"]
+    assert bench.publishing.looked_at == 8
 
 
 @pytest.mark.parametrize("wishes", [PLAIN, Wishes(pedantic=True, verbose=True)])
