@@ -23,6 +23,7 @@ from jetstream_server.config.options import ServerOptions
 from jetstream_server.core.answers import Answers
 from jetstream_server.core.containment import Containment, Incident
 from jetstream_server.core.subscription import Stretch, Subscription, ops_of
+from jetstream_server.core.workload import Workload
 from jetstream_server.jetstream.wire.go_time import format_time
 from jetstream_server.kernels import frames
 from jetstream_server.node.accounts.account import Account
@@ -80,6 +81,7 @@ class SessionNode(Protocol):
         late: what accounts have to send still.
         touched: sessions with output to write, or that are to be closed.
         to_read: how many operations of clients are read in this turn as they come.
+        workload: what a turn takes on.
     """
 
     name: str
@@ -93,6 +95,7 @@ class SessionNode(Protocol):
     note: Callable[[str, str], None]
     stats: NodeStats
     protocol_trace: Trace | None
+    workload: Workload
     late: LateOutput
     touched: dict[Session, None]
     to_read: int
@@ -601,6 +604,11 @@ class Session:
         late, publishing = self._node.late, self._publishing
         if late.waiting and late.holds_up(self.account):
             return run
+        workload, answers = self._node.workload, self.answers
+        if workload.promises.hold_up(answers):
+            answers.postpone(_Pause())
+            workload.wait(answers.look_again, answers)
+            return run
         left = publishing.publish(run, self._now)
         if looked_at := publishing.looked_at:
             self._ops_more += looked_at // _MESSAGES_OF_OP
@@ -675,6 +683,13 @@ class Session:
         self._ops.clear()
         self.answers.forget()
         return self._subscriptions.close()
+
+
+class _Pause:
+    """Nothing but that what a client says next is to wait. Postponable."""
+
+    def receive(self, now: int) -> None:
+        """Go on."""
 
 
 # What each op leads to: what is left of it for a later turn.

@@ -412,3 +412,29 @@ def test_copies_that_are_stored_again_are_taken_as_turns_have_time(
     assert counts[-1] == 100
     assert max(after - before for before, after in pairwise([0, *counts])) <= 4
     assert client.read().count(b"MSG c.") == 100
+
+
+def test_who_has_traces_sent_to_very_many_says_no_more_before_they_have_arrived(
+    client: Any, make_client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are not requests, and a slow flush gathered as many as there were turns."""
+    monkeypatch.setattr(promises, "PROMISED_UNITS_MAX", LISTENERS / 30 * 2)
+    node = client.node
+    traced = b"NATS/1.0\r\nNats-Trace-Dest: wide\r\n\r\n"
+    message = b"HPUB s.x %d %d\r\n%b\r\n" % (len(traced), len(traced), traced)
+    client.session.feed(message * 50 + b"PING\r\n")
+    held: list[Any] = []
+    for _ in range(50):  # turns while one flush is slow
+        node.run(client.now)
+        held += node.take_held()
+    said = sum(isinstance(send, Publish) for _, sends in held for send in sends)
+    assert 3 <= said < 40, "what one turn takes on"
+    assert b"PONG" not in client.read() and client.session.has_postponed
+    node.run(client.now)
+    assert node.next_deadline() != 0, "no turn helps before the flush is over"
+    node.release(held, client.now)
+    output = client.read() + client.say(b"")
+    while node.next_deadline() == 0:
+        output += client.say(b"")
+    assert output.count(b"MSG wide %d " % LISTENERS) == 50
+    assert output.count(b"PONG") == 1
