@@ -21,6 +21,7 @@ from pathlib import Path
 
 from benchmarks.process_usage import usage
 from benchmarks.servers import KINDS, ServerKind, ServerNotStartedError, running
+from benchmarks.stall.consequences import CONSEQUENCES
 from benchmarks.stall.crowds import CROWDS
 from benchmarks.stall.inputs import INPUTS, Input
 from benchmarks.stall.witness import Waits, Witness
@@ -109,11 +110,11 @@ def main(arguments: Sequence[str]) -> int:
     patterns = options.inputs or ["*"]
     chosen = [
         i
-        for i in [*INPUTS, *CROWDS]
+        for i in [*INPUTS, *CROWDS, *CONSEQUENCES]
         if any(fnmatch.fnmatch(i.name, pattern) for pattern in patterns)
     ]
     if options.list or not chosen:
-        print("\n".join(each.name for each in [*INPUTS, *CROWDS]))
+        print("\n".join(each.name for each in [*INPUTS, *CROWDS, *CONSEQUENCES]))
         return 0 if options.list else 1
     kinds = [KINDS[name] for name in options.kinds.split(",")]
     headings = head(signs_in=options.sign_ins)

@@ -19,7 +19,7 @@ _STARS_OF_LONG = 400  # and more, in patterns that match it
 
 
 @contextlib.contextmanager
-def _readers(port: int, said: bytes, **credentials: str) -> Iterator[None]:
+def readers(port: int, said: bytes, **credentials: str) -> Iterator[None]:
     """Have a client that says something and then reads whatever it is sent."""
     with Wire(port, TIMEOUT_S, {"headers": True, **credentials}) as wire:
         wire.sock.sendall(said)
@@ -38,7 +38,7 @@ def _readers(port: int, said: bytes, **credentials: str) -> Iterator[None]:
         reading.join()
 
 
-def _say(port: int, frames: Sequence[bytes], **credentials: str) -> None:
+def say(port: int, frames: Sequence[bytes], **credentials: str) -> None:
     """Say frames in one write, and wait until all are acted on, each PING among them as well."""
     with Wire(port, TIMEOUT_S, {"headers": True, "no_responders": True, **credentials}) as wire:
         said = b"".join(frames) + b"PING\r\n"
@@ -55,17 +55,18 @@ def _say(port: int, frames: Sequence[bytes], **credentials: str) -> None:
             sending.result()
 
 
-def _said(frame: Callable[[int], bytes], count: int, before: bytes = b"") -> Act:
+def said(frame: Callable[[int], bytes], count: int, before: bytes = b"") -> Act:
     """Say so many frames, while another client that has said something listens."""
 
     def act(port: int) -> None:
-        with _readers(port, before):
-            _say(port, [frame(number) for number in range(count)])
+        with readers(port, before):
+            say(port, [frame(number) for number in range(count)])
 
     return act
 
 
-def _message(subject: bytes, reply: bytes = b"", after: bytes = b"") -> Callable[[int], bytes]:
+def message(subject: bytes, reply: bytes = b"", after: bytes = b"") -> Callable[[int], bytes]:
+    """Return what makes a message of its number, which takes the place of `{}`."""
     frame = b"PUB %b %b0\r\n\r\n%b" % (subject, reply and reply + b" ", after)
     return lambda number: frame.replace(b"{}", b"%d" % number)
 
@@ -112,7 +113,7 @@ def _pulls(count: int, body: dict[str, object], **config: object) -> Act:
             wanted = {"stream_name": "S", "config": {**settings, "max_waiting": count}}
             wire.api("CONSUMER.CREATE.S.c", wanted)
         asked = b"".join(ask % (number, len(text), text) for number in range(count))
-        _said(_message(b"S.x", after=b"PING\r\n"), 10_000, b"SUB q.* 1\r\n" + asked)(port)
+        said(message(b"S.x", after=b"PING\r\n"), 10_000, b"SUB q.* 1\r\n" + asked)(port)
 
     return act
 
@@ -130,17 +131,17 @@ def _asked(verb: str, bodies: Sequence[dict[str, object]]) -> Act:
     """Ask for all of it in one write."""
     texts = [json.dumps(body).encode() for body in bodies]
     frames = [b"PUB $JS.API.%b r %d\r\n%b\r\n" % (verb.encode(), len(t), t) for t in texts]
-    return lambda port: _say(port, frames)
+    return lambda port: say(port, frames)
 
 
 def _subscribed(frame: bytes, count: int) -> Act:
     frames = [frame.replace(b"{}", b"%d" % number) for number in range(count)]
-    return lambda port: _say(port, frames, user="importer", **{"pass": "s3cret"})
+    return lambda port: say(port, frames, user="importer", **{"pass": "s3cret"})
 
 
 def _mapped(count: int) -> Act:
     frames = [b"PUB m.%d.%d.b 0\r\n\r\n" % (number % 2000, number) for number in range(count)]
-    return lambda port: _say(port, frames, **USER)
+    return lambda port: say(port, frames, **USER)
 
 
 _TOKENS = b".".join([b"*"] * 1989)
@@ -148,36 +149,36 @@ _TOKENS = b".".join([b"*"] * 1989)
 CROWDS = [
     Input(
         "1,000 subscriptions of 1,000 tokens, and away",
-        lambda port: _say(
+        lambda port: say(
             port, [b"SUB a%d.%b.> %d\r\n" % (n, _LONG[:1997], n) for n in range(1000)]
         ),
     ),
     Input(
         "200 messages that 1,000 patterns of 2,000 tokens match",
-        _said(_message(b"a." * 10 + b"b." * 1988 + b"{}"), 200, _many_stars(1000, 10, _TOKENS)),
+        said(message(b"a." * 10 + b"b." * 1988 + b"{}"), 200, _many_stars(1000, 10, _TOKENS)),
     ),
     Input(
         "20 messages that 65,536 patterns nearly match",
-        _said(_message(b"a." * 16 + b"{}.y"), 20, _many_stars(65_536, 16, b"*.x")),
+        said(message(b"a." * 16 + b"{}.y"), 20, _many_stars(65_536, 16, b"*.x")),
     ),
     Input(
         "10,000 messages with a PING each for 1,000 consumers",
-        _said(_message(b"S.x", after=b"PING\r\n"), 10_000),
+        said(message(b"S.x", after=b"PING\r\n"), 10_000),
         _consumers(1000, _all),
     ),
     Input(
         "10,000 messages with a PING each for 1,000 consumers with filters",
-        _said(_message(b"S." + b"a." * 10 + b"{}", after=b"PING\r\n"), 10_000),
+        said(message(b"S." + b"a." * 10 + b"{}", after=b"PING\r\n"), 10_000),
         _consumers(1000, _stars),
     ),
     Input(
         "10,000 messages of interest for 1,000 consumers with filters",
-        _said(_message(b"S." + b"a." * 10 + b"{}"), 10_000),
+        said(message(b"S." + b"a." * 10 + b"{}"), 10_000),
         _consumers(1000, _stars, retention="interest"),
     ),
     Input(
         "5,000 messages of 1,500 tokens for 1,000 filters as long",
-        _said(_message(b"S." + _LONG + b".{}"), 5000),
+        said(message(b"S." + _LONG + b".{}"), 5000),
         _consumers(1000, _long),
     ),
     Input(
@@ -213,8 +214,8 @@ CROWDS = [
     ),
     Input(
         "2,000 acks to 1,000 subscriptions",
-        _said(
-            _message(b"S.x", b"crowd"),
+        said(
+            message(b"S.x", b"crowd"),
             2000,
             b"".join(b"SUB crowd %d\r\n" % number for number in range(1000)),
         ),
@@ -222,8 +223,8 @@ CROWDS = [
     ),
     Input(
         "3,000 requests answered to 1,000 subscriptions",
-        _said(
-            _message(b"$JS.API.STREAM.INFO.S", b"crowd"),
+        said(
+            message(b"$JS.API.STREAM.INFO.S", b"crowd"),
             3000,
             b"".join(b"SUB crowd %d\r\n" % number for number in range(1000)),
         ),

@@ -12,6 +12,7 @@ import pytest
 
 from benchmarks.servers import OURS
 from benchmarks.stall import __main__ as stall
+from benchmarks.stall.consequences import CONSEQUENCES
 from benchmarks.stall.crowds import CROWDS
 from benchmarks.stall.inputs import INPUTS, Input
 from benchmarks.stall.sign_ins import SignIns
@@ -38,7 +39,7 @@ def test_a_row_has_a_cell_for_each_heading():
 
 
 def test_names_are_unique():
-    names = [each.name for each in [*INPUTS, *CROWDS]]
+    names = [each.name for each in [*INPUTS, *CROWDS, *CONSEQUENCES]]
     assert len(set(names)) == len(names)
 
 

@@ -51,6 +51,11 @@ class Promises:
         return self._fresh, self._in_flush, self._leaving
 
     @property
+    def are_fresh(self) -> bool:
+        """Return whether something was promised since the last flush began."""
+        return bool(self._fresh)
+
+    @property
     def are_many(self) -> bool:
         """Return whether somebody may have to wait."""
         return bool(self._much)

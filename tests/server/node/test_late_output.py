@@ -438,3 +438,19 @@ def test_who_has_traces_sent_to_very_many_says_no_more_before_they_have_arrived(
         output += client.say(b"")
     assert output.count(b"MSG wide %d " % LISTENERS) == 50
     assert output.count(b"PONG") == 1
+
+
+def test_what_is_withdrawn_keeps_nobody_waiting(
+    client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(promises, "PROMISED_UNITS_MAX", 0)
+    node = client.node
+    output = node.accounts["$G"].output
+    send = output.publish(b"wide", b"x")
+    node.workload.promises.made_for(client.session.answers)
+    output.withdraw([send])
+    node.run(client.now)
+    assert node.workload.promises.hold_up(client.session.answers)
+    assert node.has_held, "or it would not be released"
+    node.release(node.take_held(), client.now)
+    assert not node.workload.promises.hold_up(client.session.answers) and not node.has_held
