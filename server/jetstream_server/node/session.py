@@ -606,7 +606,7 @@ class Session:
             return run
         workload, answers = self._node.workload, self.answers
         if workload.promises.hold_up(answers):
-            answers.postpone(_Pause())
+            answers.postpone(_HeardLater())
             workload.wait(answers.look_again, answers)
             return run
         left = publishing.publish(run, self._now)
@@ -685,7 +685,7 @@ class Session:
         return self._subscriptions.close()
 
 
-class _Pause:
+class _HeardLater:
     """Nothing but that what a client says next is to wait. Postponable."""
 
     def receive(self, now: int) -> None:

@@ -59,7 +59,7 @@ RESTORES_MAX = 16
 TURN_BYTES = 4 * OUTBOX_LOW_BYTES  # delivered by all consumers of an account
 # How much of what is due at the same time is done in one turn, in some 10 ms each.
 TIMERS_OF_TURN_MAX = 500
-UNITS_OF_TIMERS = 60  # of the workload, which some of them spend
+UNITS_OF_TIMERS = 60  # of the workload, which some of them spend, and some consumers
 _PROMISED_RETRY_NS = MILLISECOND  # how soon it is looked again whether it has arrived
 ADVANCED_OF_TURN_MAX = 100  # consumers, of some 50 microseconds
 
@@ -550,13 +550,17 @@ class Catalog:
     def _deliver(self, now: int) -> None:
         """Let each consumer that was woken deliver, until a turn has had enough; the others come
         first in the next one."""
-        context, output = self.context, self.context.output
+        context, output, workload = self.context, self.context.output, self.context.workload
         ready = list(context.ready)
         context.ready.clear()
-        enough = output.delivered_bytes + TURN_BYTES
+        enough, enough_units = output.delivered_bytes + TURN_BYTES, workload.used + UNITS_OF_TIMERS
         late: dict[Runnable, None] = {}
         for number, runnable in enumerate(ready):
-            is_enough = output.delivered_bytes >= enough or number >= ADVANCED_OF_TURN_MAX
+            is_enough = (
+                output.delivered_bytes >= enough
+                or number >= ADVANCED_OF_TURN_MAX
+                or workload.used >= enough_units
+            )
             if is_enough and isinstance(runnable, Consumer):
                 self._guarded(runnable.put_off, now)
                 late[runnable] = None

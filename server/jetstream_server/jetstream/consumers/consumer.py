@@ -243,10 +243,13 @@ class Consumer:
     def tick(self, now: int) -> None:
         """Do what has become due, then schedule the next deadline, which may be now: very many
         requests may wait, each with its time."""
-        workload = self.context.workload
+        workload, left = self.context.workload, DUE_AT_ONCE
         enough = workload.used + UNITS_OF_TICK
-        for _ in range(DUE_AT_ONCE // DUE_TOGETHER):
-            due = self._timers.pop_due(now, DUE_TOGETHER)
+        while left > 0 and workload.used < enough:
+            due = self._timers.pop_due(now, min(DUE_TOGETHER, left))
+            if not due:
+                break
+            left -= len(due)
             for key in due:
                 if isinstance(key, PullRequest):
                     self.pull.tick(key, now)
@@ -254,8 +257,6 @@ class Consumer:
                     _DUE[key](self, now)
                 if self._is_stopped:
                     return
-            if len(due) < DUE_TOGETHER or workload.used >= enough:
-                break
         self._arm()
 
     def _arm(self) -> None:

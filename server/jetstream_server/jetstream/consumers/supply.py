@@ -23,7 +23,9 @@ from jetstream_server.store.ports import Window
 # A limit of messages, because bytes are counted without ack subjects beforehand, and a tiny message
 # becomes many times as large when it is sent.
 OFFER_MESSAGES_MAX = 8192
-_GIVEN_UP_UNITS = 0.5  # of the workload: an advisory tells of each message
+# Of the workload: an advisory tells of each message.
+_GIVEN_UP_UNITS = 0.5
+GIVEN_UP_UNITS_AT_ONCE = 20
 
 
 @dataclass(slots=True)
@@ -67,9 +69,10 @@ class Supply:
         if self._shared.is_paused:
             return
         progress, workload = self._shared.progress, self._shared.stream.context.workload
+        enough = workload.used + GIVEN_UP_UNITS_AT_ONCE
         while (run := progress.redelivery.next_run(1)) and progress.is_exhausted(run[0]):
             self.give_up(run[0], now)
-            if workload.is_spent:
+            if workload.used >= enough:
                 self.is_searching = True
                 return
         progress.cursor.pass_unwanted()
@@ -104,11 +107,12 @@ class Supply:
 
     def _next_redelivery(self, count_max: int, bytes_max: int, now: int) -> Window | None:
         progress, workload = self._shared.progress, self._shared.stream.context.workload
+        enough = workload.used + GIVEN_UP_UNITS_AT_ONCE
         while run := progress.redelivery.next_run(count_max):
             if progress.is_exhausted(run[0]):
                 for sequence in run:
                     self.give_up(sequence, now)
-                    if workload.is_spent:
+                    if workload.used >= enough:
                         self.is_searching = True
                         return None
                 continue
