@@ -94,6 +94,7 @@ class Subscription:
         delivered: messages delivered so far (counts towards `max_messages`).
         max_messages: automatic UNSUB after this many deliveries; 0 is never.
         closed: set when removed, so that holders of a stale match notice.
+        weight: how many deliveries to a client take as long as one to it.
     """
 
     subject: bytes
@@ -105,6 +106,7 @@ class Subscription:
     delivered: int = 0
     max_messages: int = 0
     closed: bool = False
+    weight: int = 1
 
     def __repr__(self) -> str:
         return f"Subscription({self.subject!r}, queue={self.queue!r}, sid={self.sid!r})"

@@ -70,7 +70,7 @@ class Targets:
         self.plain = tuple(match.plain)
         self.queues = tuple(tuple(group) for group in match.queues)
         self.width = len(self.plain) + len(self.queues)
-        self.cost = self.width
+        self.cost = sum(each.weight for each in self.plain) + len(self.queues)
         if self.queues:
             self.cost += len(self.queues) + sum(map(len, self.queues)) // MEMBERS_OF_DELIVERY
         groups = (self.plain, *self.queues)

@@ -262,6 +262,19 @@ def test_many_messages_to_many_cost_them_less_each(sublist):
     assert all(each.messages == list(range(320)) for each in heard)
 
 
+def test_what_takes_longer_to_deliver_counts_as_more(sublist):
+    """A message that 300 other accounts imported took as long as four times as many deliveries."""
+    taken = []
+    for weight in (1, 4):
+        turns = Turns(sublist, 1000)
+        heard = [listen(sublist, b"w%d" % weight) for _ in range(200)]
+        for subscription in sublist.match(b"w%d" % weight).plain:
+            subscription.weight = weight
+        taken.append(turns.publish(run_of(*[b"w%d" % weight, b"w%d" % weight] * 100), Publisher()))
+        assert all(each.messages == list(range(200)) for each in heard)
+    assert taken[1] > 2 * taken[0]
+
+
 def test_nobody_of_very_many_is_nobody(sublist):
     turns, publisher = Turns(sublist, 50), Publisher()
     publisher.echo = False

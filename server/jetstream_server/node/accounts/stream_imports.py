@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from jetstream_server.node.accounts.account import Account
 
 _OWN = (b"$JS.", b"$SYS.", REPLY_PREFIX)
+_DELIVERIES_OF_SHADOW = 4  # to a client: what comes through is delivered in another account
 
 
 class StreamImport:
@@ -97,7 +98,12 @@ class StreamImport:
         # A subject that is renamed has to be renamed message by message, not in encoded frames.
         outlet = shadow if sub.outlet is not None and self._mapping.is_identity else None
         self._shadows[sub] = Subscription(
-            self._mapping.reverse(part), shadow, queue=sub.queue, sid=sub.sid, outlet=outlet
+            self._mapping.reverse(part),
+            shadow,
+            queue=sub.queue,
+            sid=sub.sid,
+            outlet=outlet,
+            weight=_DELIVERIES_OF_SHADOW,
         )
         told = self._exporter.sublist.told
         self._exporter.subscribe(self._shadows[sub])
