@@ -786,7 +786,12 @@ def test_no_turn_looks_at_all_subjects_again_and_again(
     bench.lines_of_turns = []
     count = 1 if "LIST" in verb or "INFO" in verb else 70
     answer = bench.ask(*(part for number in range(count) for part in one(number)))
-    assert answer.count(b"MSG r ") >= count and b'"error"' not in answer
+    while answer.count(b"MSG r ") < count:  # the last slice of a purge is for later
+        deadline = bench.node.next_deadline()
+        assert deadline is not None
+        bench.now = max(bench.now, deadline)
+        answer += bench.say(b"")
+    assert b'"error"' not in answer
     assert max(bench.lines_of_turns) < LINES_OF_TURN_MAX, max(bench.lines_of_turns)
 
 

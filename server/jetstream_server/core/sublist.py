@@ -44,16 +44,18 @@ class Match:
         plain: the subscriptions without a queue.
         queues: the members of each queue group, grouped by name across patterns.
         width: how many are reached; a queue group counts as one.
+        size: how many subscriptions that are, with all members of groups.
         empty: nothing is reached.
         only: the one subscription reached, if it is the only one and plain.
     """
 
-    __slots__ = ("empty", "only", "plain", "queues", "width")
+    __slots__ = ("empty", "only", "plain", "queues", "size", "width")
 
     def __init__(self, plain: list[Subscription], queues: list[list[Subscription]]) -> None:
         self.plain = plain
         self.queues = queues
         self.width = len(plain) + len(queues)
+        self.size = len(plain) + sum(map(len, queues)) if queues else len(plain)
         self.empty = not self.width
         self.only = plain[0] if len(plain) == 1 and not queues else None
 
@@ -483,5 +485,4 @@ def _match_of(nodes: list[TrieNode]) -> Match:
 
 
 def _weight_of(match: Match) -> int:
-    width = len(match.plain) + sum(map(len, match.queues)) if not match.empty else 0
-    return 1 + width // _REACHED_OF_ENTRY
+    return 1 + match.size // _REACHED_OF_ENTRY

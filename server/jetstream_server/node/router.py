@@ -42,6 +42,7 @@ MEMBERS_OF_DELIVERY = 16  # passed over in the time of one
 DELIVERIES_OF_ONE_NOTED = 6  # made in the time of one that is traced
 # Members of a group, above which those that are the publisher's are left out first.
 _GROUP_MAX = 64
+_REACHED_OF_SUBJECT = 16  # noted in the time that a new subject takes
 # Messages that nobody receives, and what it costs to tell of one.
 _UNANSWERED_AT_ONCE = 1000
 # Messages of the server come one by one, and streams take longer over each, and read its headers.
@@ -415,7 +416,10 @@ class Router:
             match = self._sublist.match(subject)
         nodes = self._sublist.looked_at - looked_at
         self._deliveries.subjects_left -= (
-            1 + len(subject) // SUBJECT_BYTES_OF_OP + nodes // NODES_OF_SUBJECT
+            1
+            + len(subject) // SUBJECT_BYTES_OF_OP
+            + nodes // NODES_OF_SUBJECT
+            + match.size // _REACHED_OF_SUBJECT
         )
         targets = family[place] = self._share(match)
         return targets

@@ -465,8 +465,11 @@ class Session:
         traffic = self.traffic
         traffic.out_msgs += count
         traffic.out_bytes += content_bytes
-        if subscription.max_messages and subscription.delivered >= subscription.max_messages:
-            self._unsubscribe(subscription)
+        if not subscription.max_messages or subscription.delivered < subscription.max_messages:
+            return
+        if self._subscriptions.remove(subscription):  # one message may end ten thousand of them
+            subscription.closed = True
+            self._node.give_up_subscriptions(self.account, [subscription])
 
     def unanswered(self, run: PubRun, start: int, stop: int) -> int:
         """Tell this publisher that nobody listens, for those messages whose reply subject it

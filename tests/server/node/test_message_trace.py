@@ -87,6 +87,8 @@ def test_a_trace_is_bounded(client: Any):
     while b"PONG" not in said:  # so many are taken in several turns
         said = client.say(b"")
     said = client.say(hpub(b"foo", b"Nats-Trace-Dest: tr"))
+    while not traces(said):  # likewise
+        said += client.say(b"")
     [told] = traces(said)
     assert len(told["events"]) == EVENTS_MAX
     assert said.count(b"HMSG foo") == EVENTS_MAX + 7

@@ -58,7 +58,7 @@ from jetstream_server.store.ports import StreamFolder, Vault
 RESTORES_MAX = 16
 TURN_BYTES = 4 * OUTBOX_LOW_BYTES  # delivered by all consumers of an account
 # How much of what is due at the same time is done in one turn, in some 10 ms each.
-TIMERS_OF_TURN_MAX = 500
+TIMERS_OF_TURN_MAX = 150
 UNITS_OF_TIMERS = 60  # of the workload, which some of them spend, and some consumers
 _PROMISED_RETRY_NS = MILLISECOND  # how soon it is looked again whether it has arrived
 ADVANCED_OF_TURN_MAX = 100  # consumers, of some 50 microseconds

@@ -345,7 +345,7 @@ class Pull:
             if match.empty:
                 over.append((request, b""))
                 continue
-            self._looked_at += match.width // _REACHED_AS_LOOKED_AT
+            self._looked_at += match.size // _REACHED_AS_LOOKED_AT
             if shared.delivery.is_congested(match):
                 blocked.append(request)
                 continue

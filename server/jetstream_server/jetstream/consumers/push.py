@@ -25,6 +25,7 @@ from jetstream_server.jetstream.consumers.supply import Offer, Supply
 
 TURN_BYTES = limits.OUTBOX_LOW_BYTES
 _NUMBERS_BYTES = 32  # the numbers of an ack subject, roughly; only flow control uses it
+_ASKED_OF_UNIT = 30  # listeners, of the workload
 
 
 class Push:
@@ -100,6 +101,8 @@ class Push:
             shared.wake()
             return
         match = shared.delivery.match(self.subject)
+        if match.size > 1:  # each is asked whether it reads
+            shared.stream.context.workload.spend(match.size / _ASKED_OF_UNIT)
         budget = TURN_BYTES
         within = is_within(match)
         while True:

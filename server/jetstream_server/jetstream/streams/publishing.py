@@ -62,6 +62,7 @@ _HEADERS_OF_UNIT = 500  # bytes
 _COSTLY_OF_UNIT = 4
 _NEW_OF_UNIT = 25
 _IN_MEMORY_OF_UNIT = 25  # an object is made of each
+_FIRST_UNITS = 2  # of the first message of a stream: much is made only then
 _AT_ONCE = 4000
 _IN_MEMORY_AT_ONCE = 400
 _TRIMMED_AT_ONCE = 1000  # for each of which another message may go
@@ -165,6 +166,8 @@ class StreamPublishing:
             return
         workload = self._context.workload
         used, at_once = workload.used, self._at_once
+        if not contents.store.last_seq and not workload.is_spent:
+            workload.spend(_FIRST_UNITS)
         if self._has_interest and len(contents.consumers) > _MANY_CONSUMERS:
             at_once = _COMPARED_AT_ONCE
         while index < stretch.stop:

@@ -28,6 +28,8 @@ from jetstream_server.kernels.record_layout cimport (
 
 cdef enum:
     SIZE_LINE_BYTES = 15  # up to its number
+    WITHOUT_GIL_BYTES = 65536
+    WITHOUT_GIL_MESSAGES = 1000
 
 cdef struct Batch:
     Block block
@@ -208,14 +210,20 @@ def encode_deliveries(
         if picks is not None:
             batch.picks = <const u64*>picks.data.as_ulonglongs
             batch.count = len(picks)
-        with nogil:
+        if batch.count < WITHOUT_GIL_MESSAGES:
             room = _measure(&batch, &content_bytes)
+        else:
+            with nogil:
+                room = _measure(&batch, &content_bytes)
         if room < 0:
             raise ValueError("a record reaches beyond its block")
         frames = PyBytes_FromStringAndSize(NULL, room)
         at = PyBytes_AS_STRING(frames)
-        with nogil:
+        if room < WITHOUT_GIL_BYTES:
             _write(&batch, at)
+        else:
+            with nogil:
+                _write(&batch, at)
         return frames, content_bytes
     finally:
         PyBuffer_Release(&view)

@@ -28,6 +28,7 @@ cdef enum:
     SEGMENT = 4096  # entries
     ROOM_MIN = 16
     PLACES_MIN = 64
+    WITHOUT_GIL_IDS = 1000
     AHEAD = 16  # how many ids are looked for at once
     IDS_MAX = 1 << 29  # so that numbers never run over before the table is filled again
     NONE = 0xFFFFFFFF
@@ -95,10 +96,15 @@ cdef class SeenIds:
         assert self._kept == self._next, "what was taken is kept or dropped first"
         if stop <= start:
             return start
-        with nogil:
+        if stop - start < WITHOUT_GIL_IDS:  # giving it up costs more, whoever takes it meanwhile
             has_memory = self._reserve(stop - start)
             if has_memory:
                 index = self._take(raw, span, start, stop, &has_memory)
+        else:
+            with nogil:
+                has_memory = self._reserve(stop - start)
+                if has_memory:
+                    index = self._take(raw, span, start, stop, &has_memory)
         if not has_memory:
             self._next = self._kept
             raise MemoryError

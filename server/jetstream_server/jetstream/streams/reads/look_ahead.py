@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from jetstream_server.store.ports import MessageStore, SubjectFilter
 
 # Each in some milliseconds.
-DECIDED_AT_ONCE = 200_000  # subjects that are compared with a filter
-COUNTED_AT_ONCE = 10_000  # whose messages are counted
+DECIDED_AT_ONCE = 100_000  # subjects that are compared with a filter
+COUNTED_AT_ONCE = 5_000  # whose messages are counted
 
 
 def look_ahead(
