@@ -37,9 +37,8 @@ class Promises:
         self._unclaimed: dict[object, None] = {}
         self._fresh: dict[object, _Promised] = {}  # since the last flush began
         self._in_flush: dict[object, _Promised] = {}
-        self._leaving: dict[
-            object, _Promised
-        ] = {}  # the disk has it, and turns deliver it as they have time
+        # The disk has it, and turns deliver it as they have time.
+        self._leaving: dict[object, _Promised] = {}
         self._much: set[object] = set()  # the accounts in which it is much
 
     def units(self, account: object) -> float:
@@ -101,6 +100,12 @@ class Promises:
             del self._leaving[account]
             if account in self._much and self.units(account) <= PROMISED_UNITS_MAX:
                 self._much.remove(account)
+
+    def forget(self) -> None:
+        """Have nobody wait any more: nobody knows when it can arrive."""
+        for stage in self._stages:
+            stage.clear()
+        self._much.clear()
 
 
 def _moved(

@@ -148,7 +148,9 @@ class Pump:
                 return
             self._complete(flush, held, flush.run(), now)
         elif commit is not None and commit.is_stalled:
-            return  # the disk is full; what waits for it goes on waiting
+            # The disk is full; what waits for it goes on waiting, but whoever makes room does not.
+            self.node.workload.promises.forget()
+            return
         elif self._waiting or self.node.has_held:
             held, self._waiting = self._waiting + self.node.take_held(), []
             self.node.release(held, now)
@@ -219,6 +221,7 @@ class Pump:
             self.node.drop(lost)
         elif self._commit.is_stalled:
             self._waiting = held + self._waiting
+            self.node.workload.promises.forget()
         elif not failures:
             self.node.release(held, now)
 

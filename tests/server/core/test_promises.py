@@ -76,3 +76,17 @@ def test_what_leaves_while_something_is_leaving_still_arrives_with_it() -> None:
     assert promises.hold_up("a") and promises.units("A") == 2 * PROMISED_UNITS_MAX
     promises.delivered(())
     assert promises.units("A") == 0 and not promises.are_many
+
+
+def test_nobody_waits_for_a_full_disk() -> None:
+    promises = Promises()
+    promises.make(PROMISED_UNITS_MAX + 1, "A")
+    promises.made_for("a")
+    promises.flush_began()
+    promises.make(PROMISED_UNITS_MAX + 1, "B")
+    promises.made_for("a")
+    promises.forget()
+    assert not promises.hold_up("a") and not promises.are_many and not promises.are_fresh
+    promises.flush_ended()
+    promises.delivered(())
+    assert promises.units("A") == promises.units("B") == 0

@@ -8,6 +8,7 @@ import threading
 
 import pytest
 from jetstream_server.base.errors import StoreError
+from jetstream_server.core.promises import PROMISED_UNITS_MAX
 from jetstream_server.jetstream.catalog.catalog import Catalog
 from jetstream_server.jetstream.configs.stream_config import StreamConfig
 from jetstream_server.store.vault import MemoryVault
@@ -177,6 +178,35 @@ def test_it_stops_although_each_flush_is_followed_by_the_next(listening, until, 
             await until(lambda: commit.flushes > 3)
             news.publish(b"last")
         assert [line async for line in news.reader][1::2][-1] == b"last\r\n"
+
+    on_loop(main())
+
+
+def test_whoever_waits_for_what_it_asked_for_does_not_wait_for_a_full_disk(
+    listening, until, on_loop
+):
+    async def main():
+        async with listening() as news:
+            commit, promises = news.commit, news.served.node.workload.promises
+
+            def promise():
+                promises.make(PROMISED_UNITS_MAX + 1, "an account")
+                promises.made_for("a client")
+                assert promises.hold_up("a client")
+
+            promise()
+            news.publish(b"1")
+            await until(lambda: commit.flushes == 1)
+            assert promises.hold_up("a client")
+            commit.is_stalled = True
+            commit.gate.set()
+            await until(lambda: commit.settled == 1)
+            await news.turn()
+            assert not promises.hold_up("a client")
+            promise()
+            await news.turn()
+            assert not promises.hold_up("a client")
+            commit.is_stalled = False
 
     on_loop(main())
 
