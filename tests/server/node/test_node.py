@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+from itertools import pairwise
 
 from jetstream_server.core.deliveries import DELIVERIES_OF_TURN_MAX
+from jetstream_server.node import node as node_module
 from jetstream_server.protocol.ops import PubRun
 
 
@@ -147,3 +149,26 @@ def test_what_many_who_go_at_once_had_subscribed_to_goes_in_pieces(node, make_cl
         node.run(clients[0].now)
         counts.append(sublist.count - before)
     assert counts == [8000, 6000, 4000, 2000, 0]
+
+
+def test_subscriptions_that_end_with_one_message_go_in_turns(node, make_client, monkeypatch):
+    """Ten thousand that end together took 40 ms."""
+    monkeypatch.setattr(node_module, "GIVEN_UP_OF_TURN_MAX", 3)
+    client, other = make_client(node), make_client(node)
+    for each in (client, other):
+        each.connect()
+    lines = [b"SUB news %d\r\nUNSUB %d 1\r\n" % (sid, sid) for sid in range(1, 11)]
+    client.say(b"".join(lines) + b"SUB news 99\r\n")
+    sublist = node.accounts["$G"].sublist
+    assert sublist.count == 11
+    other.say(b"PUB news 1\r\nx\r\n")
+    assert client.read().count(b"MSG news ") == 11
+    counts = [sublist.count]
+    other.say(b"PUB news 1\r\ny\r\n")
+    assert client.read() == b"MSG news 99 1\r\ny\r\n", "those that are still in the list are over"
+    while node.next_deadline() == 0:
+        counts.append(sublist.count)
+        node.run(client.now)
+    assert sublist.count == 1
+    assert all(before - after <= 3 for before, after in pairwise([11, *counts]))
+    assert client.say(b"SUB news 1\r\nPUB news 1\r\nz\r\n").count(b"MSG news ") == 2
