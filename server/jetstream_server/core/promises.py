@@ -30,9 +30,15 @@ class _Promised:
 
 
 class Promises:
-    """What one node has promised. Accounts are told apart by any object that stands for one."""
+    """What one node has promised. Accounts are told apart by any object that stands for one.
+
+    Attributes:
+        arrivals: how often something has arrived, or is waited for no more: nobody who has to wait
+            goes on before.
+    """
 
     def __init__(self) -> None:
+        self.arrivals = 0
         # The accounts in which something was promised, of which it was not said yet who asked.
         self._unclaimed: dict[object, None] = {}
         self._fresh: dict[object, _Promised] = {}  # since the last flush began
@@ -96,6 +102,7 @@ class Promises:
     def delivered(self, late: Collection[object]) -> None:
         """Whatever was to leave has arrived, but in these accounts."""
         arrived = [account for account in self._leaving if account not in late]
+        self.arrivals += len(arrived)
         for account in arrived:
             del self._leaving[account]
             if account in self._much and self.units(account) <= PROMISED_UNITS_MAX:
@@ -103,6 +110,7 @@ class Promises:
 
     def forget(self) -> None:
         """Have nobody wait any more: nobody knows when it can arrive."""
+        self.arrivals += 1
         for stage in self._stages:
             stage.clear()
         self._much.clear()

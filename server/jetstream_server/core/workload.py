@@ -68,6 +68,7 @@ class Workload:
         self.promises = Promises()
         # Who waits until what they asked for has arrived, and for whom.
         self._promised: list[tuple[Callable[[], None], object]] = []
+        self._arrivals = 0  # when it was looked last who of them has to wait still
         self._hears = False
         self._slices_left = sys.maxsize  # until there are turns
         # The first turn in which one was put off that is to be done still, 0 if there is none; and
@@ -91,7 +92,8 @@ class Workload:
         if self._held_up and not self.is_held:
             self.waiting = self._held_up + self.waiting
             self._held_up = []
-        if self._promised:
+        if self._promised and self._arrivals != self.promises.arrivals:
+            self._arrivals = self.promises.arrivals
             promised, self._promised = self._promised, []
             for go_on, client in promised:
                 if self.promises.hold_up(client):
@@ -193,4 +195,6 @@ class Workload:
         """Return whether somebody waits just for another turn."""
         if self.waiting or (self._held_up and not self.is_held):
             return True
+        if not self._promised or self._arrivals == self.promises.arrivals:
+            return False
         return any(not self.promises.hold_up(client) for _, client in self._promised)

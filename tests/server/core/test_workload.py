@@ -128,3 +128,32 @@ def test_who_has_promised_much_waits_until_it_has_arrived_and_others_go_on() -> 
     workload.begin()
     assert heard == ["wide"] and not workload.is_due
     assert workload.takes(1, "wide")
+
+
+def test_it_is_looked_who_may_go_on_only_when_something_has_arrived() -> None:
+    workload = Workload(10)
+    promises = workload.promises
+    workload.promise(PROMISED_UNITS_MAX + 1, "A")
+    promises.made_for("a")
+    asked: list[object] = []
+    hold_up = promises.hold_up
+
+    def noted(client: object) -> bool:
+        asked.append(client)
+        return hold_up(client)
+
+    promises.hold_up = noted  # type: ignore[method-assign]
+    for _ in range(100):
+        workload.wait(lambda: None, "a")
+    workload.begin()
+    asked.clear()
+    for _ in range(10):
+        workload.begin()
+        assert not workload.is_due
+    assert not asked
+    promises.flush_began()
+    promises.flush_ended()
+    promises.delivered(())
+    assert workload.is_due
+    workload.begin()
+    assert not workload.is_due and len(asked) == 101
