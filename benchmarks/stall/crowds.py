@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import json
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
@@ -125,6 +126,59 @@ def _many_stars(count: int, bits: int, rest: bytes) -> bytes:
         % (b".".join(b"*" if n >> bit & 1 else b"a" for bit in range(bits)), rest, n)
         for n in range(count)
     )
+
+
+def _groups(groups: int, members: int) -> Act:
+    """Have so many consumers push to groups of so many readers each, and 2,000 messages."""
+
+    def act(port: int) -> None:
+        with Wire(port, TIMEOUT_S) as wire:
+            wire.subscribe_inbox()
+            wire.api("STREAM.CREATE.S", {"name": "S", "subjects": ["S.>"]})
+            for number in range(groups):
+                name = f"c{number}"
+                config = {"name": name, "durable_name": name, "deliver_group": "q"}
+                config |= {"deliver_subject": f"d{number}", "ack_policy": "none"}
+                wire.api(f"CONSUMER.CREATE.S.{name}", {"stream_name": "S", "config": config})
+        places = range(groups * members)
+        heard = b"".join(b"SUB d%d q %d\r\n" % (each % groups, each) for each in places)
+        said(message(b"S.x", after=b"PING\r\n"), 2000, heard)(port)
+
+    return act
+
+
+def _streams(count: int) -> Act:
+    """Make so many streams in memory, which forget ids soon."""
+
+    def prepare(port: int) -> None:
+        with Wire(port, TIMEOUT_S) as wire:
+            wire.subscribe_inbox()
+            for number in range(count):
+                settings = {"name": f"T{number}", "subjects": [f"t.{number}"], "storage": "memory"}
+                settings |= {"max_age": 2_000_000_000, "duplicate_window": 2_000_000_000}
+                wire.api(f"STREAM.CREATE.T{number}", settings)
+
+    return prepare
+
+
+def _first_messages(count: int) -> Act:
+    """Publish a message with an id to each stream, and wait until they are gone."""
+    block = b"NATS/1.0\r\nNats-Msg-Id: 1\r\n\r\n"
+    frame = b"HPUB t.%d %d %d\r\n%b\r\n"
+    frames = [frame % (number, len(block), len(block), block) for number in range(count)]
+
+    def act(port: int) -> None:
+        say(port, frames)
+        time.sleep(4)
+
+    return act
+
+
+def _ending(number: int) -> bytes:
+    """Return 10,000 subscriptions that end with a message, and that."""
+    line = b"SUB m%d %d\r\nUNSUB %d 1\r\n"
+    sids = range(number * 10_000, (number + 1) * 10_000)
+    return b"".join(line % (number, sid, sid) for sid in sids) + b"PUB m%d 0\r\n\r\n" % number
 
 
 def _asked(verb: str, bodies: Sequence[dict[str, object]]) -> Act:
@@ -247,5 +301,23 @@ CROWDS = [
         _mapped(20_000),
         config=surroundings.many_mappings,
         credentials=_CREDENTIALS,
+    ),
+    Input("2,000 messages for 100 groups of 200 readers", _groups(100, 200)),
+    Input(
+        "the first messages of 2,000 streams, which age together",
+        _first_messages(2000),
+        _streams(2000),
+    ),
+    Input(
+        "20 messages each of which ends 10,000 subscriptions",
+        lambda port: say(port, [_ending(number) for number in range(20)]),
+    ),
+    Input(
+        "2,000 messages for 5,000 subscriptions, and one more each time",
+        said(
+            lambda number: b"SUB crowd %d\r\nPUB crowd 0\r\n\r\nPING\r\n" % (number + 10_000),
+            2000,
+            b"".join(b"SUB crowd %d\r\n" % number for number in range(5000)),
+        ),
     ),
 ]

@@ -60,11 +60,6 @@ class Promises:
         """Return whether something was promised since the last flush began."""
         return bool(self._fresh)
 
-    @property
-    def are_many(self) -> bool:
-        """Return whether somebody may have to wait."""
-        return bool(self._much)
-
     def hold_up(self, client: object) -> bool:
         """Tell whether somebody has to wait, because it is among those who asked for much."""
         return bool(self._much) and any(

@@ -12,14 +12,13 @@ def test_who_has_asked_for_much_waits_until_it_has_arrived_and_nobody_else() -> 
     assert not promises.hold_up("a")
     promises.make(1, "A")
     promises.made_for("b")
-    assert promises.are_many
     for step in (promises.flush_began, promises.flush_ended):
         assert promises.hold_up("a") and promises.hold_up("b") and not promises.hold_up("c")
         promises.delivered(())
         step()
     assert promises.hold_up("a")
     promises.delivered(())
-    assert not promises.are_many and promises.units("A") == 0
+    assert not promises.hold_up("a") and promises.units("A") == 0
     promises.make(PROMISED_UNITS_MAX + 1, "A")
     assert not promises.hold_up("a"), "what it asked for is long there"
 
@@ -30,7 +29,7 @@ def test_what_is_promised_in_one_account_does_not_count_in_another() -> None:
     promises.made_for("a")
     promises.make(PROMISED_UNITS_MAX, "B")
     promises.made_for("b")
-    assert not promises.are_many
+    assert not promises.hold_up("a") and not promises.hold_up("b")
     promises.make(1, "A")
     promises.made_for(None)
     assert promises.hold_up("a") and not promises.hold_up("b") and not promises.hold_up(None)
@@ -75,7 +74,7 @@ def test_what_leaves_while_something_is_leaving_still_arrives_with_it() -> None:
     promises.delivered({"A"})
     assert promises.hold_up("a") and promises.units("A") == 2 * PROMISED_UNITS_MAX
     promises.delivered(())
-    assert promises.units("A") == 0 and not promises.are_many
+    assert promises.units("A") == 0 and not promises.hold_up("a")
 
 
 def test_nobody_waits_for_a_full_disk() -> None:
@@ -86,7 +85,7 @@ def test_nobody_waits_for_a_full_disk() -> None:
     promises.make(PROMISED_UNITS_MAX + 1, "B")
     promises.made_for("a")
     promises.forget()
-    assert not promises.hold_up("a") and not promises.are_many and not promises.are_fresh
+    assert not promises.hold_up("a") and not promises.are_fresh
     promises.flush_ended()
     promises.delivered(())
     assert promises.units("A") == promises.units("B") == 0
