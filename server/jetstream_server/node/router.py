@@ -71,11 +71,15 @@ class Targets:
         self.plain = tuple(match.plain)
         self.queues = tuple(tuple(group) for group in match.queues)
         self.width = len(self.plain) + len(self.queues)
-        self.cost = sum(each.weight for each in self.plain) + len(self.queues)
+        self.cost = self.width
+        self.is_within = False
+        for each in self.plain:
+            self.cost += each.weight - 1
+            if each.outlet is None:
+                self.is_within = True
         if self.queues:
             self.cost += len(self.queues) + sum(map(len, self.queues)) // MEMBERS_OF_DELIVERY
-        groups = (self.plain, *self.queues)
-        self.is_within = any(each.outlet is None for group in groups for each in group)
+            self.is_within = self.is_within or any(not group[0].outlet for group in self.queues)
 
     @property
     def key(self) -> tuple[object, ...]:
