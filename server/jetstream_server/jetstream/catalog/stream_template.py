@@ -115,24 +115,29 @@ class StreamTemplate:
 
     def receive(self, stretch: Stretch) -> None:
         """Make streams for messages that no stream takes, and hand the messages to them."""
-        run, sender, now = stretch.run, stretch.sender, stretch.now
-        made: dict[bytes, Stream] = {}
-        for index in stretch.indices:
-            subject = run.subject(index)
-            stream = made.get(subject)
-            if stream is None and not self._is_captured(subject):
-                try:
-                    stream = made[subject] = self._make(subject, now)
-                except (ApiError, StoreError) as error:
-                    self._refuse(run.reply(index), subject, error)
-            if stream is not None:
-                stream.receive(Stretch(run, index, index + 1, stretch.subscription, sender, now))
+        subjects = {stretch.run.subject(index) for index in stretch.indices}
+        missed = {subject for subject in subjects if self._capturing(subject) is None}
+        _Missed(self, stretch, missed).receive(stretch.now)
 
-    def _is_captured(self, subject: bytes) -> bool:
+    def hand_over(self, stretch: Stretch, index: int, now: int) -> None:
+        """Hand one message to the stream of its subject, which is made if there is none."""
+        run, subject = stretch.run, stretch.run.subject(index)
+        found = self._capturing(subject)
+        if found is None:
+            try:
+                self._make(subject, now)
+            except (ApiError, StoreError) as error:
+                self._refuse(run.reply(index), subject, error)
+                return
+            found = self._capturing(subject)
+        if found is not None:
+            found.receiver.receive(Stretch(run, index, index + 1, found, stretch.sender, now))
+
+    def _capturing(self, subject: bytes) -> Subscription | None:
         found = self._context.sublist.match(subject).plain
-        return any(isinstance(subscription.receiver, Stream) for subscription in found)
+        return next((each for each in found if isinstance(each.receiver, Stream)), None)
 
-    def _make(self, subject: bytes, now: int) -> Stream:
+    def _make(self, subject: bytes, now: int) -> None:
         config, catalog = self.config, self._catalog
         if 0 < config.max_streams <= len(self.streams()):
             raise errors.MAXIMUM_STREAMS_LIMIT()
@@ -143,9 +148,8 @@ class StreamTemplate:
         if name in catalog.streams:  # of another subject, such as a_b of a.b
             raise errors.STREAM_NAME_EXIST()
         wanted = config.config.changed(name=name, subjects=[text], template_owner=config.name)
-        stream = catalog.create(wanted, now)
+        catalog.create(wanted, now)
         self._logged = 0
-        return stream
 
     def _refuse(self, reply: bytes, subject: bytes, error: ApiError | StoreError) -> None:
         if isinstance(error, StoreError):
@@ -160,6 +164,35 @@ class StreamTemplate:
             )
         if reply:
             self._context.output.publish(reply, PubAck(name, "").refused(error))
+
+
+class _Missed:
+    """Messages from the next one on, some of whose subjects no stream took when they came.
+    Postponable: streams that are made of them put messages off like others, and those that follow
+    keep their order.
+    """
+
+    def __init__(self, template: StreamTemplate, stretch: Stretch, subjects: set[bytes]) -> None:
+        self._template = template
+        self._stretch = stretch
+        self._subjects = subjects
+        self._next = stretch.start
+
+    def receive(self, now: int) -> None:
+        """Hand them over, up to one that is put off."""
+        stretch, answers = self._stretch, self._stretch.answers
+        if stretch.subscription.closed:  # the template is gone, and its streams
+            if stretch.sender is not None:
+                stretch.sender.unanswered(stretch.run, self._next, stretch.stop)
+            return
+        while self._next < stretch.stop:
+            index = self._next
+            self._next += 1
+            if stretch.run.subject(index) in self._subjects:
+                self._template.hand_over(stretch, index, now)
+            if answers is not None and answers.postponed and self._next < stretch.stop:
+                answers.postpone(self)
+                return
 
 
 class StreamTemplates:
