@@ -46,28 +46,27 @@ class Promises:
         # The disk has it, and turns deliver it as they have time.
         self._leaving: dict[object, _Promised] = {}
         self._much: set[object] = set()  # the accounts in which it is much
+        self._asked: dict[object, set[object]] = {}  # of each client, in which accounts it did
 
     def units(self, account: object) -> float:
         """Return what has yet to arrive."""
-        return sum(stage[account].units for stage in self._stages if account in stage)
+        return sum(promised.units for promised in self._promised_in(account))
 
-    @property
-    def _stages(self) -> tuple[dict[object, _Promised], ...]:
-        return self._fresh, self._in_flush, self._leaving
+    def _promised_in(self, account: object) -> list[_Promised]:
+        stages = (self._fresh, self._in_flush, self._leaving)
+        return [stage[account] for stage in stages if account in stage]
 
     @property
     def are_fresh(self) -> bool:
         """Return whether something was promised since the last flush began."""
         return bool(self._fresh)
 
-    def hold_up(self, client: object) -> bool:
+    def holds_up(self, client: object) -> bool:
         """Tell whether somebody has to wait, because it is among those who asked for much."""
-        return bool(self._much) and any(
-            client in stage[account].clients
-            for account in self._much
-            for stage in self._stages
-            if account in stage
-        )
+        if not self._much:
+            return False
+        accounts = self._asked.get(client)
+        return accounts is not None and not self._much.isdisjoint(accounts)
 
     def make(self, units: float, account: object) -> None:
         """Promise something that is worth so much."""
@@ -84,6 +83,7 @@ class Promises:
         for account in self._unclaimed:
             if client is not None and account in self._fresh:
                 self._fresh[account].clients.add(client)
+                self._asked.setdefault(client, set()).add(account)
         self._unclaimed.clear()
 
     def flush_began(self) -> None:
@@ -99,15 +99,19 @@ class Promises:
         arrived = [account for account in self._leaving if account not in late]
         self.arrivals += len(arrived)
         for account in arrived:
-            del self._leaving[account]
+            for client in self._leaving.pop(account).clients:
+                if not any(client in each.clients for each in self._promised_in(account)):
+                    self._asked[client].remove(account)
+                    if not self._asked[client]:
+                        del self._asked[client]
             if account in self._much and self.units(account) <= PROMISED_UNITS_MAX:
                 self._much.remove(account)
 
     def forget(self) -> None:
         """Have nobody wait any more: nobody knows when it can arrive."""
         self.arrivals += 1
-        for stage in self._stages:
-            stage.clear()
+        for known in (self._fresh, self._in_flush, self._leaving, self._asked):
+            known.clear()
         self._much.clear()
 
 

@@ -96,7 +96,7 @@ class Workload:
             self._arrivals = self.promises.arrivals
             promised, self._promised = self._promised, []
             for go_on, client in promised:
-                if self.promises.hold_up(client):
+                if self.promises.holds_up(client):
                     self._promised.append((go_on, client))
                 else:
                     self.waiting.append(go_on)
@@ -137,7 +137,7 @@ class Workload:
         """
         if self.is_held and units >= FILE_UNITS:
             return False
-        if self.promises.hold_up(client):
+        if self.promises.holds_up(client):
             return False
         if self.used and self.used + units > self._units_max:
             return False
@@ -164,7 +164,7 @@ class Workload:
     def is_spent_for(self, client: object) -> bool:
         """Return whether this turn has taken on as much as it has time for, or a client has to wait
         for what it asked for."""
-        return self.is_spent or self.promises.hold_up(client)
+        return self.is_spent or self.promises.holds_up(client)
 
     @property
     def is_spent(self) -> bool:
@@ -182,7 +182,7 @@ class Workload:
         """
         if makes_files and self.is_held:
             self._held_up.append(go_on)
-        elif self.promises.hold_up(client):
+        elif self.promises.holds_up(client):
             self._promised.append((go_on, client))
         elif client in self._served:
             self.waiting.append(go_on)
@@ -197,4 +197,4 @@ class Workload:
             return True
         if not self._promised or self._arrivals == self.promises.arrivals:
             return False
-        return any(not self.promises.hold_up(client) for _, client in self._promised)
+        return any(not self.promises.holds_up(client) for _, client in self._promised)

@@ -608,7 +608,7 @@ class Session:
         if late.waiting and late.holds_up(self.account):
             return run
         workload, answers = self._node.workload, self.answers
-        if workload.promises.hold_up(answers):
+        if workload.promises.holds_up(answers):
             answers.postpone(_HeardLater())
             workload.wait(answers.look_again, answers)
             return run

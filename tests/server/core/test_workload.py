@@ -136,13 +136,13 @@ def test_it_is_looked_who_may_go_on_only_when_something_has_arrived() -> None:
     workload.promise(PROMISED_UNITS_MAX + 1, "A")
     promises.made_for("a")
     asked: list[object] = []
-    hold_up = promises.hold_up
+    holds_up = promises.holds_up
 
     def noted(client: object) -> bool:
         asked.append(client)
-        return hold_up(client)
+        return holds_up(client)
 
-    promises.hold_up = noted  # type: ignore[method-assign]
+    promises.holds_up = noted  # type: ignore[method-assign]
     for _ in range(100):
         workload.wait(lambda: None, "a")
     workload.begin()

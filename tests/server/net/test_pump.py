@@ -192,20 +192,20 @@ def test_whoever_waits_for_what_it_asked_for_does_not_wait_for_a_full_disk(
             def promise():
                 promises.make(PROMISED_UNITS_MAX + 1, "an account")
                 promises.made_for("a client")
-                assert promises.hold_up("a client")
+                assert promises.holds_up("a client")
 
             promise()
             news.publish(b"1")
             await until(lambda: commit.flushes == 1)
-            assert promises.hold_up("a client")
+            assert promises.holds_up("a client")
             commit.is_stalled = True
             commit.gate.set()
             await until(lambda: commit.settled == 1)
             await news.turn()
-            assert not promises.hold_up("a client")
+            assert not promises.holds_up("a client")
             promise()
             await news.turn()
-            assert not promises.hold_up("a client")
+            assert not promises.holds_up("a client")
             commit.is_stalled = False
 
     on_loop(main())

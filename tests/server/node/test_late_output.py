@@ -341,7 +341,7 @@ def test_who_asks_for_answers_to_very_many_waits_for_a_slow_flush_and_others_do_
         output += client.say(b"") + other.read()
     assert output.count(b"MSG wide %d " % LISTENERS) == 60 and output.count(b"MSG mine") == 1
     assert output.count(b"PONG") == 1
-    assert not node.workload.promises.hold_up(client.session.answers)
+    assert not node.workload.promises.holds_up(client.session.answers)
 
 
 def test_answers_to_very_many_that_a_lost_flush_held_are_waited_for_no_more(
@@ -450,7 +450,7 @@ def test_what_is_withdrawn_keeps_nobody_waiting(
     node.workload.promises.made_for(client.session.answers)
     output.withdraw([send])
     node.run(client.now)
-    assert node.workload.promises.hold_up(client.session.answers)
+    assert node.workload.promises.holds_up(client.session.answers)
     assert node.has_held, "or it would not be released"
     node.release(node.take_held(), client.now)
-    assert not node.workload.promises.hold_up(client.session.answers) and not node.has_held
+    assert not node.workload.promises.holds_up(client.session.answers) and not node.has_held

@@ -536,7 +536,7 @@ class Catalog:
         deadlines, workload = self.context.deadlines, self.context.workload
         due = deadlines.pop_due(now, TIMERS_OF_TURN_MAX)
         enough = workload.used + UNITS_OF_TIMERS
-        if workload.promises.hold_up(self.context.output):
+        if workload.promises.holds_up(self.context.output):
             for late in due:  # another turn does not help until what was said has arrived
                 deadlines.schedule(late, now + _PROMISED_RETRY_NS)
             return

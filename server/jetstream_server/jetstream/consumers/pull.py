@@ -362,7 +362,8 @@ class Pull:
         if self._searches and blocked:
             # Or clients that do not read would keep those behind them waiting for ever.
             self._waiting.move_back(blocked)
-            self._in_vain += passed
+            if not turns:
+                self._in_vain += passed
             if self._in_vain >= len(self._waiting):
                 self._searches, self._in_vain = False, 0
         return turns

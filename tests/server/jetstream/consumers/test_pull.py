@@ -416,21 +416,28 @@ def test_of_very_many_that_nobody_listens_to_some_go_each_time_they_are_counted(
     assert len(looked_up) <= 8 * 4
 
 
+def with_unread(ready, stuck, subscriptions, pulls):
+    """Make a consumer with pulls of a client that listens so many times and does not read."""
+    account, stream = ready
+    consumer = account.create(stream, deliver_policy="new", max_waiting=100, **EXPLICIT)
+    for _ in range(subscriptions):
+        account.subscribe(b"stuck", client=stuck)
+    for _ in range(pulls):
+        account.pull(consumer, b"1", reply=b"stuck")
+    stuck.backlog_bytes = 1 << 30
+    return account, consumer
+
+
 def test_very_many_of_a_client_that_does_not_read_do_not_keep_others_waiting(
     ready, monkeypatch, make_client
 ):
     """Only so many are looked at in a turn, and those behind them were never reached."""
     monkeypatch.setattr(pull, "_LOOKED_AT_MAX", 4)
-    account, stream = ready
-    consumer = account.create(stream, deliver_policy="new", max_waiting=100, **EXPLICIT)
     stuck = make_client()
-    account.subscribe(b"stuck", client=stuck)
-    for _ in range(20):
-        account.pull(consumer, b"1", reply=b"stuck")
-    stuck.backlog_bytes = 1 << 30
+    account, consumer = with_unread(ready, stuck, 1, 20)
     account.pull(consumer, b"1", reply=b"_INBOX.p")
     account.publish(b"s.a", b"first")
-    assert [message.payload for message in account.client.take()] == [b"first"]
+    assert payloads(account.client.take()) == [b"first"]
     turns = []
     advance = pull.Pull.advance
     monkeypatch.setattr(
@@ -442,21 +449,14 @@ def test_very_many_of_a_client_that_does_not_read_do_not_keep_others_waiting(
     stuck.backlog_bytes = 0
     consumer.wake()
     account.turn()
-    assert [message.payload for message in stuck.take()] == [b"second"]
+    assert payloads(stuck.take()) == [b"second"]
 
 
 def test_a_request_of_very_many_listeners_counts_as_many_when_it_is_looked_whether_they_read(
     ready, monkeypatch, make_client
 ):
     monkeypatch.setattr(pull, "_LOOKED_AT_MAX", 40)
-    account, stream = ready
-    consumer = account.create(stream, deliver_policy="new", max_waiting=100, **EXPLICIT)
-    stuck = make_client()
-    for _ in range(40):
-        account.subscribe(b"stuck", client=stuck)
-    for _ in range(10):
-        account.pull(consumer, b"1", reply=b"stuck")
-    stuck.backlog_bytes = 1 << 30
+    account, _ = with_unread(ready, make_client(), 40, 10)
     asked = []
     is_congested = Delivery.is_congested
     monkeypatch.setattr(
