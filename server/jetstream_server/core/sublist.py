@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol, cast
 
-from jetstream_server.core.subject import is_literal, is_well_formed, overlaps
+from jetstream_server.core.subject import is_literal, overlaps
 from jetstream_server.core.subscription import Receiver, Subscription
 from jetstream_server.kernels.trie import TrieNode, descend
 
@@ -248,11 +248,7 @@ class Sublist:
 
     def insert(self, sub: Subscription) -> None:
         """Add a subscription; its subject must be valid, and it must not be in the list."""
-        assert is_well_formed(sub.subject), sub
-        node = self._root
-        for token in sub.subject.split(b".", TREE_TOKENS_MAX):
-            node = _grow(node, token)
-        _add(node, sub)
+        self._add(sub)
         self.count += 1
         self._changed(sub.subject)
         for watcher in self._watchers_of(sub.subject):
@@ -261,18 +257,21 @@ class Sublist:
     def insert_all(self, subs: Sequence[Subscription]) -> None:
         """Add many subscriptions, as one change; the same holds for each as with `insert`."""
         for sub in subs:
-            node = self._root
-            for token in sub.subject.split(b".", TREE_TOKENS_MAX):
-                assert token, sub
-                literals = node.literals
-                child = None if literals is None else literals.get(token)
-                node = _grow(node, token) if child is None else child
-            _add(node, sub)
+            self._add(sub)
         self.count += len(subs)
         self._changed(*[sub.subject for sub in subs])
         for sub in subs:
             for watcher in self._watchers_of(sub.subject):
                 watcher.inserted(sub)
+
+    def _add(self, sub: Subscription) -> None:
+        node = self._root
+        for token in sub.subject.split(b".", TREE_TOKENS_MAX):
+            assert token, sub
+            literals = node.literals
+            child = None if literals is None else literals.get(token)
+            node = _grow(node, token) if child is None else child
+        _add(node, sub)
 
     def remove(self, sub: Subscription) -> bool:
         """Take a subscription out and mark it closed; False when it is not in the list."""

@@ -73,6 +73,8 @@ def _number(token: bytes) -> int:
 
 def intersection(a: bytes, b: bytes) -> bytes | None:
     """Return the pattern of the subjects that match both patterns, None for no such subject."""
+    if a in (b, _TAIL):
+        return b
     left, right = a.split(b"."), b.split(b".")
     tokens: list[bytes] = []
     for at, (x, y) in enumerate(zip(left, right, strict=False)):

@@ -46,7 +46,7 @@ _ANY_COUNT = 1 << 62
 # Requests that are served together, a message to each if more wait; and that are looked at before
 # others get their turn: clients may have very many wait.
 _TURNS_AT_ONCE = 256
-_LOOKED_AT_MAX = 3000
+_LOOKED_AT_MAX = 1000
 _REACHED_AS_LOOKED_AT = 4  # so many subscriptions whose clients may not read
 _WAITING_OF_UNIT = 1000  # of the workload, to add up what all of them want
 _HEARD_OF_UNIT = 30  # to look up whether anybody listens

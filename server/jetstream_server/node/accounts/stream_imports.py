@@ -164,6 +164,8 @@ class Shadow:
         renaming: from the exporter's subjects to the importer's.
     """
 
+    __slots__ = ("_renaming", "allows_trace", "importer", "original")
+
     def __init__(
         self,
         original: Subscription,
