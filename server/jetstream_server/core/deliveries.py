@@ -36,10 +36,11 @@ class Deliveries:
     def __init__(self) -> None:
         self.begin()
 
-    def begin(self) -> None:
-        """A turn begins."""
-        self.left = self.most = DELIVERIES_OF_TURN_MAX
-        self.subjects_left = SUBJECTS_OF_TURN_MAX
+    def begin(self, *, part: int = 1) -> None:
+        """A turn begins, which has time for one part in so many of what others have time for."""
+        self.most = DELIVERIES_OF_TURN_MAX
+        self.left = self.most // part
+        self.subjects_left = SUBJECTS_OF_TURN_MAX // part
 
     @property
     def are_spent(self) -> bool:

@@ -27,11 +27,15 @@ from jetstream_server.core.handing_over import HandingOver
 from jetstream_server.core.promises import Promises
 
 UNITS_OF_TURN = 60  # of about 0.1 ms
+PART_OF_FRESH = 3  # one part in this many is for those who say something new; a short turn is that
+UNITS_OF_TIMERS = 60  # for what an account's timers do, and as much for its consumers
 REQUEST_UNITS = 1.5  # of one that only looks
 FILE_UNITS = 10  # of a request that makes, changes or removes files
 UNIT_BYTES = 4096  # of a request's body
 ANSWER_UNIT_BYTES = 1024  # of an answer in JSON
 SUBJECTS_OF_UNIT = 10_000  # that an answer has looked at all together
+
+Waiting = tuple[Callable[[], None], object]  # what has somebody go on, and who that is
 
 
 def units_of(size: int, *, is_costly: bool) -> float:
@@ -48,6 +52,8 @@ class Workload:
     Attributes:
         is_held: the disk is behind.
         used: what this turn has taken on.
+        is_short: this turn is for those who say something new.
+        timer_units: what this turn takes on for the timers of each account, and for its consumers.
         waiting: those who want something taken on; whoever got nothing in this turn comes first, in
             the order in which they asked.
         turn: its number.
@@ -59,15 +65,21 @@ class Workload:
         self.is_held = False
         self._units_max = units_max
         self.used = 0.0
-        self.waiting: list[Callable[[], None]] = []
+        self.is_short = False
+        self.timer_units = float(UNITS_OF_TIMERS)
+        self.waiting: list[Waiting] = []
         self._unserved = 0  # of them, how many got nothing in this turn
-        self._held_up: list[Callable[[], None]] = []  # until the disk is not behind any more
+        self._held_up: list[Waiting] = []  # until the disk is not behind any more
+        self._put_off: set[object] = set()  # clients that go on in this turn, having waited
+        self._most = float(units_max)  # that this turn takes on
+        self._most_of_put_off = self._most
+        self._was_long = False  # the last turn was
         self._served: set[object] = set()  # the clients that got something
         self.turn = 0
         self.handing = HandingOver()
         self.promises = Promises()
         # Who waits until what they asked for has arrived, and for whom.
-        self._promised: list[tuple[Callable[[], None], object]] = []
+        self._promised: list[Waiting] = []
         self._arrivals = 0  # when it was looked last who of them has to wait still
         self._hears = False
         self._slices_left = sys.maxsize  # until there are turns
@@ -76,35 +88,53 @@ class Workload:
         self._waited_since = 0
         self._waits_since = 0
 
-    def begin(self, *, hears: bool = False) -> None:
+    def begin(self, *, hears: bool = False, has_fresh: bool = False) -> None:
         """A turn begins.
 
         Args:
             hears: it has something to do that clients have sent.
+            has_fresh: some of them were not put off.
         """
         self.turn += 1
         self._hears = hears
-        self._slices_left = 1
+        self.is_short = has_fresh and self._was_long
+        self._slices_left = 0 if self.is_short else 1
+        part = self._units_max / PART_OF_FRESH
+        self._most = part if self.is_short else self._units_max
+        self._most_of_put_off = self._units_max - part
+        self.timer_units = UNITS_OF_TIMERS / PART_OF_FRESH if self.is_short else UNITS_OF_TIMERS
         self._waited_since, self._waits_since = self._waits_since, 0
         if self.used:
             self.used = 0.0
             self._served.clear()
+        if self._put_off:
+            self._put_off.clear()
+        if self.is_short:
+            return
         if self._held_up and not self.is_held:
             self.waiting = self._held_up + self.waiting
             self._held_up = []
         if self._promised and self._arrivals != self.promises.arrivals:
             self._arrivals = self.promises.arrivals
             promised, self._promised = self._promised, []
-            for go_on, client in promised:
-                if self.promises.holds_up(client):
-                    self._promised.append((go_on, client))
+            for waiting in promised:
+                if self.promises.holds_up(waiting[1]):
+                    self._promised.append(waiting)
                 else:
-                    self.waiting.append(go_on)
+                    self.waiting.append(waiting)
         if self.waiting:
             self._go_on()
 
-    def end(self) -> None:
-        """The turn is over: what it has to say leaves now."""
+    def end(self, *, is_long: bool = False) -> None:
+        """The turn is over: what it has to say leaves now.
+
+        Args:
+            is_long: it has taken as long as a turn may, whatever it was for.
+        """
+        has_sliced = self._slices_left <= 0 and not self.is_short
+        self._was_long = not self.is_short and (
+            is_long or has_sliced or self.used >= self._most_of_put_off
+        )
         self._slices_left = 0
 
     def takes_slice(self, waits_since: int) -> bool:
@@ -126,7 +156,9 @@ class Workload:
     def _go_on(self) -> None:
         """Let those that wait go on, in their order."""
         waiting, self.waiting, self._unserved = self.waiting, [], 0
-        for go_on in waiting:
+        for go_on, client in waiting:
+            if client is not None:
+                self._put_off.add(client)
             go_on()
 
     def takes(self, units: float, client: object = None) -> bool:
@@ -137,9 +169,9 @@ class Workload:
         """
         if self.is_held and units >= FILE_UNITS:
             return False
-        if self.promises.holds_up(client):
+        if self.is_spent_for(client):
             return False
-        if self.used and self.used + units > self._units_max:
+        if self.used and self.used + units > self._most:
             return False
         self.used += units
         if client is not None:
@@ -163,13 +195,15 @@ class Workload:
 
     def is_spent_for(self, client: object) -> bool:
         """Return whether this turn has taken on as much as it has time for, or a client has to wait
-        for what it asked for."""
-        return self.is_spent or self.promises.holds_up(client)
+        for what it asked for, or is one of those who were put off, and they have had their share.
+        """
+        enough = self._most_of_put_off if client in self._put_off else self._most
+        return self.used >= enough or self.promises.holds_up(client)
 
     @property
     def is_spent(self) -> bool:
         """Return whether this turn has taken on as much as it has time for."""
-        return self.used >= self._units_max
+        return self.used >= self._most
 
     def wait(
         self, go_on: Callable[[], None], client: object = None, *, makes_files: bool = False
@@ -180,14 +214,15 @@ class Workload:
             client: as `takes` was told.
             makes_files: what waits does, so it waits for the disk as well.
         """
+        waiting = (go_on, client)
         if makes_files and self.is_held:
-            self._held_up.append(go_on)
+            self._held_up.append(waiting)
         elif self.promises.holds_up(client):
-            self._promised.append((go_on, client))
+            self._promised.append(waiting)
         elif client in self._served:
-            self.waiting.append(go_on)
+            self.waiting.append(waiting)
         else:
-            self.waiting.insert(self._unserved, go_on)
+            self.waiting.insert(self._unserved, waiting)
             self._unserved += 1
 
     @property

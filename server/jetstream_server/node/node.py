@@ -25,7 +25,7 @@ from jetstream_server.config.options import ServerOptions
 from jetstream_server.core.containment import UNCONTAINED, Containment
 from jetstream_server.core.deliveries import Deliveries
 from jetstream_server.core.subscription import Stretch, Subscription, ops_of
-from jetstream_server.core.workload import UNITS_OF_TURN, Workload
+from jetstream_server.core.workload import PART_OF_FRESH, UNITS_OF_TURN, Workload
 from jetstream_server.jetstream.output import Frames, Handover, Released, Send
 from jetstream_server.node.accounts.account import Account
 from jetstream_server.node.accounts.account_links import AccountLinks
@@ -308,21 +308,24 @@ class Node:
         self.to_read = READ_OF_TURN_MAX
         self._given_up_left = GIVEN_UP_OF_TURN_MAX
         self._reviewed_left = REVIEWED_OF_TURN_MAX
-        if self._reviewed:
-            self._review_some()
-        if self._given_up:
-            self._forget_given_up()
         workload = self.workload
         hears = bool(self._fed or self._strangers)
+        has_fresh = self._fed.has_fresh or self._strangers.has_fresh
         if workload.is_due:  # who has waited comes first
             fresh = self._fed.take_fresh()
-            workload.begin(hears=hears)
+            workload.begin(hears=hears, has_fresh=has_fresh)
             for session in fresh:
                 self._fed.note(session)
         else:
-            workload.begin(hears=hears)
-        self._deliveries.begin()
-        self._run_sessions(now)
+            workload.begin(hears=hears, has_fresh=has_fresh)
+        is_short = workload.is_short
+        if not is_short:
+            if self._reviewed:
+                self._review_some()
+            if self._given_up:
+                self._forget_given_up()
+        self._deliveries.begin(part=PART_OF_FRESH if is_short else 1)
+        self._run_sessions(now, is_short=is_short)
         if self.late.waiting:
             self._send_late(now)
         if self._timers.next_at <= now:
@@ -333,14 +336,13 @@ class Node:
         if self.chronicle is not None and self.chronicle.next_at <= now:
             self.tell(self.chronicle.run, now)
         self._run_accounts(now)
-        workload.end()
+        workload.end(is_long=self._deliveries.are_spent)
 
-    def _run_sessions(self, now: int) -> None:
+    def _run_sessions(self, now: int, *, is_short: bool) -> None:
         """Give sessions that were fed their turn, as many as may be heard in one turn of the
         node."""
-
-        self._fed.take_turn(self._hear, self._are_deliveries_spent, now)
-        self._strangers.take_turn(self._hear, self._are_deliveries_spent, now)
+        for sessions in (self._fed, self._strangers):
+            sessions.take_turn(self._hear, self._are_deliveries_spent, now, is_short=is_short)
 
     def _hear(self, session: Session, ops_max: int, now: int) -> int:
         promises = self.workload.promises

@@ -37,6 +37,11 @@ class SessionQueue:
     def __bool__(self) -> bool:
         return bool(self._fresh or self._waiting or self._late)
 
+    @property
+    def has_fresh(self) -> bool:
+        """Return whether somebody has something new to say."""
+        return bool(self._fresh)
+
     def note(self, session: Session) -> None:
         """Note that a session has something to act on."""
         if session not in self._waiting and session not in self._late:
@@ -53,16 +58,19 @@ class SessionQueue:
         for sessions in (self._late, self._fresh, self._waiting):
             sessions.pop(session, None)
 
-    def take_turn(self, hear: Hear, are_late: Callable[[], bool], now: int) -> None:
+    def take_turn(
+        self, hear: Hear, are_late: Callable[[], bool], now: int, *, is_short: bool = False
+    ) -> None:
         """Have sessions heard, as many as there is time for.
 
         Args:
             hear: has one act on no more of what it has than that, and returns on how much.
             are_late: tells whether there is no time for the messages of whoever is heard next.
+            is_short: there is time only for those who say something new.
         """
         fresh = self._fresh
         if len(fresh) > 1 or self._waiting or self._late:
-            self._take_crowded_turn(hear, are_late, now)
+            self._take_crowded_turn(hear, are_late, now, is_short=is_short)
         elif fresh:  # as nearly always
             session, _ = fresh.popitem()
             is_late = are_late()
@@ -74,9 +82,16 @@ class SessionQueue:
                     del fresh[session]
                     self._late[session] = None
 
-    def _take_crowded_turn(self, hear: Hear, are_late: Callable[[], bool], now: int) -> None:
-        late, fresh, waiting = self._late, self._fresh, self._waiting
-        self._late, self._fresh, self._waiting = {}, {}, {}
+    def _take_crowded_turn(
+        self, hear: Hear, are_late: Callable[[], bool], now: int, *, is_short: bool
+    ) -> None:
+        fresh, self._fresh = self._fresh, {}
+        late, waiting = dict[Session, None](), dict[Session, None]()
+        if not is_short:
+            (late, self._late), (waiting, self._waiting) = (
+                (self._late, late),
+                (self._waiting, waiting),
+            )
         left, heard_late = self._ops_max, list[Session]()
         unheard: list[Iterable[Session]] = []
         for sessions in (late, fresh, waiting):
@@ -96,7 +111,7 @@ class SessionQueue:
         # Who has more was noted meanwhile.
         more, self._fresh = self._fresh, {}
         first = unheard.pop(0) if late else ()
-        self._late = dict.fromkeys([*first, *(each for each in heard_late if each in more)])
+        self._late |= dict.fromkeys([*first, *(each for each in heard_late if each in more)])
         for session in (*chain.from_iterable(reversed(unheard)), *more):
             if session not in self._late:
                 self._waiting[session] = None

@@ -35,3 +35,13 @@ def test_messages_that_come_together_cost_less() -> None:
     assert cost_of(1, 100) < 110
     assert cost_of(MESSAGES_OF_DELIVERY, 100) == 200
     assert cost_of(3, 1) == 1
+
+
+def test_a_short_turn_has_time_for_a_part() -> None:
+    deliveries = Deliveries()
+    deliveries.begin(part=3)
+    assert deliveries.left == DELIVERIES_OF_TURN_MAX // 3
+    assert deliveries.subjects_left == SUBJECTS_OF_TURN_MAX // 3
+    assert deliveries.most == DELIVERIES_OF_TURN_MAX
+    deliveries.begin()
+    assert deliveries.left == DELIVERIES_OF_TURN_MAX

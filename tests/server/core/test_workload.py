@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
+import pytest
 from jetstream_server.core.promises import PROMISED_UNITS_MAX
-from jetstream_server.core.workload import FILE_UNITS, REQUEST_UNITS, UNIT_BYTES, Workload, units_of
+from jetstream_server.core.workload import (
+    FILE_UNITS,
+    PART_OF_FRESH,
+    REQUEST_UNITS,
+    UNIT_BYTES,
+    UNITS_OF_TIMERS,
+    Workload,
+    units_of,
+)
 
 
 def test_a_turn_takes_on_so_much_and_the_others_go_on_in_their_order() -> None:
@@ -42,6 +51,67 @@ def test_who_got_nothing_goes_before_who_asks_for_more() -> None:
     assert heard.count("a") == heard.count("b") == 1
     workload.begin()
     assert not workload.waiting
+
+
+def put_off(workload: Workload, client: str) -> None:
+    """Have a client wait that asks for all that a turn takes on, as often as it goes on."""
+
+    def go_on() -> None:
+        while workload.takes(1, client):
+            pass
+        workload.wait(go_on, client)
+
+    go_on()
+
+
+def test_who_was_put_off_leaves_a_part_of_the_turn_to_who_comes_new() -> None:
+    workload = Workload(9)
+    for client in ("a", "b"):
+        put_off(workload, client)
+    assert workload.used == 9
+    for _ in range(3):
+        workload.begin()
+        assert workload.used == 6  # both of them together
+        assert workload.takes(3, "new")
+        assert not workload.takes(1, "new")
+
+
+@pytest.mark.parametrize("what", ["units", "slice", "other"])
+def test_after_a_long_turn_a_short_one_hears_those_who_come_new(what: str) -> None:
+    workload = Workload(9)
+    heard: list[str] = []
+    workload.begin()
+    if what == "slice":
+        assert workload.takes_slice(0)
+    else:
+        assert workload.takes(9 if what == "units" else 1, "a")
+    workload.wait(lambda: heard.append("a"), "a")
+    workload.end(is_long=what == "other")
+    workload.begin(hears=True, has_fresh=True)
+    assert workload.is_short and heard == []
+    assert not workload.takes_slice(0)
+    assert workload.takes(3, "new")
+    assert workload.is_spent
+    assert workload.timer_units == UNITS_OF_TIMERS / PART_OF_FRESH
+    assert workload.is_due
+    workload.end(is_long=True)
+    workload.begin(hears=True, has_fresh=True)  # not another short one, whatever was heard
+    assert not workload.is_short and heard == ["a"]
+    assert workload.takes(9, "a")
+    assert workload.timer_units == UNITS_OF_TIMERS
+
+
+def test_a_turn_is_not_short_if_nobody_comes_new_or_the_last_one_was_not_long() -> None:
+    workload = Workload(9)
+    workload.begin()
+    assert workload.takes(9)
+    workload.end()
+    workload.begin(hears=True)
+    assert not workload.is_short
+    assert workload.takes(5)
+    workload.end()
+    workload.begin(hears=True, has_fresh=True)
+    assert not workload.is_short
 
 
 def test_what_a_request_was_worth_shows_when_it_is_answered() -> None:

@@ -34,7 +34,7 @@ class Turns:
         for session in sessions:
             self.queue.note(session)  # type: ignore[arg-type]
 
-    def take(self) -> int:
+    def take(self, *, is_short: bool = False) -> int:
         """Have a turn; return how many operations were acted on."""
         self.number += 1
         acted = [0]
@@ -50,7 +50,7 @@ class Turns:
             return max(done, 1)
 
         is_late = lambda: acted[0] >= self.late_after  # noqa: E731
-        self.queue.take_turn(hear, is_late, 0)  # type: ignore[arg-type]
+        self.queue.take_turn(hear, is_late, 0, is_short=is_short)  # type: ignore[arg-type]
         return acted[0]
 
 
@@ -112,6 +112,29 @@ def test_those_for_whose_messages_there_was_no_time_come_first(turns):
     assert order[0] is late and len(order) == 21
 
 
+def test_in_a_short_turn_those_who_come_new_are_heard_and_the_others_stay_in_their_order(turns):
+    turns.late_after = 10
+    spent, late, *waiting = (Said(700) for _ in range(5))
+    turns.come(spent, late, *waiting)
+    turns.take()
+    heard = [len(each.heard_in) for each in (spent, late, *waiting)]
+    quiet, much = Said(1), Said(2000)
+    turns.come(quiet, much)
+    assert turns.queue.has_fresh
+    assert turns.take(is_short=True) == 1 + OPS_OF_SESSION_MAX
+    assert not turns.queue.has_fresh
+    assert quiet.ops == 0 and much.ops == 1500
+    assert [len(each.heard_in) for each in (spent, late, *waiting)] == heard
+    order: list[Said] = []
+
+    def hear(session: Said, ops_max: int, now: int) -> int:
+        order.append(session)
+        return 1
+
+    turns.queue.take_turn(hear, lambda: False, 0)  # type: ignore[arg-type]
+    assert order == [late, *waiting, spent, much]
+
+
 def test_who_is_gone_is_not_heard(turns):
     ones = [Said(800) for _ in range(4)]
     turns.come(*ones)
@@ -137,7 +160,8 @@ def test_nobody_is_forgotten_or_heard_for_nothing(turns, seed):
             again = random.choice(all_of_them)
             again.ops += 1
             turns.come(again)
-        assert turns.take() <= TURN
+        is_short = turns.queue.has_fresh and random.random() < 0.3
+        assert turns.take(is_short=is_short) <= TURN
     while turns.queue:
         assert turns.take()
     assert not any(each.ops for each in all_of_them)

@@ -59,7 +59,6 @@ RESTORES_MAX = 16
 TURN_BYTES = 4 * OUTBOX_LOW_BYTES  # delivered by all consumers of an account
 # How much of what is due at the same time is done in one turn, in some 10 ms each.
 TIMERS_OF_TURN_MAX = 150
-UNITS_OF_TIMERS = 60  # of the workload, which some of them spend, and some consumers
 _PROMISED_RETRY_NS = MILLISECOND  # how soon it is looked again whether it has arrived
 ADVANCED_OF_TURN_MAX = 100  # consumers, of some 50 microseconds
 
@@ -535,7 +534,7 @@ class Catalog:
         """Have some of what has become due done; what is left of much comes in the next turn."""
         deadlines, workload = self.context.deadlines, self.context.workload
         due = deadlines.pop_due(now, TIMERS_OF_TURN_MAX)
-        enough = workload.used + UNITS_OF_TIMERS
+        enough = workload.used + workload.timer_units
         if workload.promises.holds_up(self.context.output):
             for late in due:  # another turn does not help until what was said has arrived
                 deadlines.schedule(late, now + _PROMISED_RETRY_NS)
@@ -553,7 +552,10 @@ class Catalog:
         context, output, workload = self.context, self.context.output, self.context.workload
         ready = list(context.ready)
         context.ready.clear()
-        enough, enough_units = output.delivered_bytes + TURN_BYTES, workload.used + UNITS_OF_TIMERS
+        enough, enough_units = (
+            output.delivered_bytes + TURN_BYTES,
+            workload.used + workload.timer_units,
+        )
         late: dict[Runnable, None] = {}
         for number, runnable in enumerate(ready):
             is_enough = (
