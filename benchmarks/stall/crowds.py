@@ -101,8 +101,14 @@ def _long(number: int) -> str:
     return "S." + "*." * (_STARS_OF_LONG + number) + ">"
 
 
-def _pulls(count: int, body: dict[str, object], **config: object) -> Act:
-    """Have so many pulls wait, and publish 10,000 messages with a PING behind each."""
+def _pulls(
+    count: int,
+    body: dict[str, object],
+    then: bytes = b"PUB S.x 0\r\n\r\nPING\r\n",
+    times: int = 10_000,
+    **config: object,
+) -> Act:
+    """Have so many pulls wait, and say something so many times: publish a message, with a PING."""
     text = json.dumps({"batch": 1, "expires": 60_000_000_000, **body}).encode()
     ask = b"PUB $JS.API.CONSUMER.MSG.NEXT.S.c q.%d %d\r\n%b\r\n"
 
@@ -114,7 +120,24 @@ def _pulls(count: int, body: dict[str, object], **config: object) -> Act:
             wanted = {"stream_name": "S", "config": {**settings, "max_waiting": count}}
             wire.api("CONSUMER.CREATE.S.c", wanted)
         asked = b"".join(ask % (number, len(text), text) for number in range(count))
-        said(message(b"S.x", after=b"PING\r\n"), 10_000, b"SUB q.* 1\r\n" + asked)(port)
+        said(lambda number: then, times, b"SUB q.* 1\r\n" + asked)(port)
+
+    return act
+
+
+def _unread(consumers: int) -> Act:
+    """Have a client ask so many consumers for 30 MB each and read nothing, for 6 seconds."""
+
+    def act(port: int) -> None:
+        with Wire(port, TIMEOUT_S) as wire, Wire(port, TIMEOUT_S) as stuck:
+            wire.subscribe_inbox()
+            for number in range(300):
+                wire.request(f"S.x{number}", b"x" * 100_000)
+            stuck.sock.sendall(b"SUB unread 2\r\n")
+            for number in range(consumers):
+                ask = b"PUB $JS.API.CONSUMER.MSG.NEXT.S.c%d unread 3\r\n300\r\n"
+                stuck.sock.sendall(ask % number)
+            time.sleep(6)
 
     return act
 
@@ -257,6 +280,15 @@ CROWDS = [
             priority_groups=["g"],
             priority_timeout=1_000_000_000,
         ),
+    ),
+    Input(
+        "2,000 looks at a consumer with 20,000 pulls",
+        _pulls(20_000, {}, b"PUB $JS.API.CONSUMER.INFO.S.c looked 0\r\n\r\nPING\r\n", 2000),
+    ),
+    Input(
+        "300 consumers of a client that does not read",
+        _unread(300),
+        _consumers(300, _all),
     ),
     Input(
         "500 updates of a stream with 1,000 consumers",

@@ -68,6 +68,12 @@ class _Recipient:
         self.bytes = sum(stretch.bytes for stretch in self.by_subscription.values())
 
 
+def is_unread(outlet: Outlet) -> bool:
+    """Tell whether a client is behind whatever is in flight to it. Then its connection says when it
+    has taken what it was sent; nobody says when what was in flight has been handed over."""
+    return outlet.backlog_bytes > limits.OUTBOX_HIGH_BYTES
+
+
 class FramesInFlight:
     """Counts them, by client, for one account."""
 
@@ -96,10 +102,10 @@ class FramesInFlight:
     def is_behind(self, outlet: Outlet) -> bool:
         """Tell whether a client has too much unsent output, with what is in flight to it."""
         backlog = outlet.backlog_bytes
+        if is_unread(outlet):
+            return True
         client = self._clients.get(outlet)
-        if client is None:
-            return backlog > limits.OUTBOX_HIGH_BYTES
-        if backlog + client.bytes <= limits.OUTBOX_HIGH_BYTES:
+        if client is None or backlog + client.bytes <= limits.OUTBOX_HIGH_BYTES:
             return False
         # A client can be asked about for each of thousands of its subscriptions, and count all of
         # them each time; but they change only when something is handed over.

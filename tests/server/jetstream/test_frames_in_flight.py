@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from jetstream_server.base import limits
 from jetstream_server.core.subscription import Stretch, Subscription
-from jetstream_server.jetstream.frames_in_flight import FramesInFlight, _Recipient
+from jetstream_server.jetstream.frames_in_flight import FramesInFlight, _Recipient, is_unread
 
 
 class Client:
@@ -124,3 +124,11 @@ def test_it_is_as_if_each_message_were_counted(seed: int) -> None:
             size for subscription, size, _ in waiting if subscription.outlet is client
         )
         assert in_flight.is_behind(client) == (exact > 100)
+
+
+def test_a_client_is_unread_by_its_backlog_alone() -> None:
+    in_flight, client = FramesInFlight(), Client()
+    in_flight.add(client, inbox(client), 101, 1)
+    assert in_flight.is_behind(client) and not is_unread(client)
+    client.backlog_bytes = 101
+    assert in_flight.is_behind(client) and is_unread(client)

@@ -17,7 +17,7 @@ from array import array
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from jetstream_server.base.clock import MILLISECOND
+from jetstream_server.base.clock import MILLISECOND, SECOND
 from jetstream_server.core.containment import Incident
 from jetstream_server.core.subscription import Receiver, Subscription
 from jetstream_server.jetstream.configs.consumer_config import ConsumerConfig
@@ -44,8 +44,12 @@ from jetstream_server.structures.deadline_heap import DeadlineHeap
 if TYPE_CHECKING:
     from jetstream_server.jetstream.stream import Stream
 
-# How soon a consumer looks again whether a client that was behind has caught up.
+# How soon a consumer looks again whether a client that was behind has caught up. If it is not only
+# behind because its frames wait for a flush, and has not caught up, that is twice as late each
+# time: a client that reads again wakes it, and thousands of consumers are not to look every few
+# milliseconds whether one that does not read does.
 _RETRY_NS = 5 * MILLISECOND
+_RETRY_NS_MAX = SECOND
 _DELETED_TEXT = "Unacknowledged message was deleted"
 _ANY_SIZE = 1 << 30
 DUE_AT_ONCE = 500  # timers, nearly all of which are those of requests
@@ -127,6 +131,7 @@ class Consumer:
         if config.is_push:
             self.push = Push(shared, self._supply, self.inactivity, self.acks.take_last)
         self._is_stopped = False  # it takes no more input, and never will
+        self._retry_ns = _RETRY_NS  # after which it looks again for clients that are behind
         self._subscriptions: list[Subscription] = []  # to acks and pulls; end with it
 
     def __repr__(self) -> str:
@@ -219,14 +224,20 @@ class Consumer:
         if self._is_stopped:
             return
         shared, supply = self.shared, self._supply
-        shared.is_blocked = False
+        shared.is_blocked = shared.waits_for_flush = False
+        output = self.context.output
+        delivered_bytes = output.delivered_bytes
         if self.push is not None:
             self.push.advance(now)
         else:
             self.pull.advance(now)
         if shared.is_blocked:
-            # The client's connection wakes it when it drains; what waits for a flush does not.
-            self._timers.schedule("retry", now + _RETRY_NS)
+            if shared.waits_for_flush or output.delivered_bytes != delivered_bytes:
+                self._retry_ns = _RETRY_NS
+            self._timers.schedule("retry", now + self._retry_ns)
+            self._retry_ns = min(2 * self._retry_ns, _RETRY_NS_MAX)
+        else:
+            self._retry_ns = _RETRY_NS
         if supply.settled:
             # Without acks, what is delivered is done with. It is settled only now, because the
             # store's buffers were read from until now.

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from jetstream_server.base.nuid import Nuid
 from jetstream_server.core.containment import Incident
 from jetstream_server.core.provenance import is_from_server
+from jetstream_server.core.sublist import Match
 from jetstream_server.core.subscription import Sender
 from jetstream_server.jetstream.configs.consumer_config import ConsumerConfig
 from jetstream_server.jetstream.consumers.consumer_advisory import ConsumerAdvisories
@@ -41,6 +42,8 @@ class ConsumerContext:
         settle: lets the stream remove messages that the consumer is done with.
         is_blocked: it would send more, but a client does not read; it is woken when the client
             does.
+        waits_for_flush: it is blocked, and perhaps only because of what waits for a flush; nobody
+            wakes it then.
         active_at: when somebody last asked for messages, or acknowledged some.
         delivered_at, acked_at: when that last happened, 0 for never.
         is_reset_by_server: a listener inside this server has had it start over.
@@ -59,10 +62,17 @@ class ConsumerContext:
     give_up: Callable[[Incident, int], None]
     settle: Callable[[array[int], int], None]
     is_blocked: bool = False
+    waits_for_flush: bool = False
     active_at: int = 0
     delivered_at: int = 0
     acked_at: int = 0
     is_reset_by_server: bool = False
+
+    def block(self, match: Match) -> None:
+        """Note that whoever is behind a match is congested."""
+        self.is_blocked = True
+        if not self.waits_for_flush:
+            self.waits_for_flush = self.delivery.waits_for_flush(match)
 
     def heeds(self, sender: Sender | None) -> bool:
         """Tell whether somebody's word about deliveries counts: if a mirror or source reads the

@@ -15,6 +15,7 @@ import sys
 from array import array
 from bisect import bisect_left
 from dataclasses import dataclass
+from itertools import chain
 from typing import cast
 
 from jetstream_server.core.handing_over import BYTES_OF_ONE
@@ -23,6 +24,7 @@ from jetstream_server.core.sublist import Match
 from jetstream_server.core.subscription import Subscription
 from jetstream_server.jetstream.consumers.progress.progress import Progress
 from jetstream_server.jetstream.context import Context
+from jetstream_server.jetstream.frames_in_flight import is_unread
 from jetstream_server.kernels.deliveries import encode_deliveries
 from jetstream_server.kernels.record_format import PREFIX, PREFIX_BYTES
 from jetstream_server.protocol.ops import PubRun
@@ -95,6 +97,12 @@ class Delivery:
         if only is not None:
             return self._is_behind(only)
         return all(self._is_behind(sub) for group in (match.plain, *match.queues) for sub in group)
+
+    def waits_for_flush(self, match: Match) -> bool:
+        """Tell whether somebody behind a match has too much unsent output only because of what
+        waits for a flush, if it is congested."""
+        subscriptions = chain(match.plain, *match.queues)
+        return any(sub.outlet is not None and not is_unread(sub.outlet) for sub in subscriptions)
 
     def _is_behind(self, subscription: Subscription) -> bool:
         outlet = subscription.outlet

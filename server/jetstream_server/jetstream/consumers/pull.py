@@ -347,6 +347,7 @@ class Pull:
                 continue
             self._looked_at += match.size // _REACHED_AS_LOOKED_AT
             if shared.delivery.is_congested(match):
+                shared.block(match)
                 blocked.append(request)
                 continue
             turns.append((request, match))
@@ -356,7 +357,6 @@ class Pull:
         for request, line in over:
             self._drop(request, line, request.pending_fields if line else b"")
         passed_over.count = known  # those were not among them
-        shared.is_blocked = shared.is_blocked or bool(blocked)
         if not self._searches or turns:
             self._in_vain = 0
         if self._searches and blocked:

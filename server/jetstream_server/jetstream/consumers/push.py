@@ -110,7 +110,7 @@ class Push:
                 shared.wake()
                 return
             if shared.delivery.is_congested(match):
-                shared.is_blocked = True
+                shared.block(match)
                 return
             if self._flow is not None and self._flow.is_stalled:
                 return

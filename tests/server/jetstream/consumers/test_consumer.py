@@ -157,6 +157,28 @@ def test_a_client_that_does_not_read_blocks_until_woken(pulled):
     assert sequences(account.client.take()) == [1, 2]
 
 
+def test_whether_a_client_reads_again_is_asked_ever_more_seldom_until_it_does(pulled):
+    account, _, consumer = pulled
+    account.client.backlog_bytes = 1 << 30
+    account.pull(consumer, b"1")
+    account.pull(consumer, b"1")
+    asked, end = 0, account.now + 20 * SECOND
+    while (deadline := account.context.deadlines.next_deadline()) < end and asked < 2000:
+        account.advance(deadline - account.now)
+        asked += 1
+    assert 20 < asked < 40
+    account.client.backlog_bytes = 0
+    account.advance(SECOND)
+    assert sequences(account.client.take()) == [1, 2]
+    assert not consumer.blocked
+    # One that was served is asked soon again.
+    account.client.backlog_bytes = 1 << 30
+    account.pull(consumer, b"1")
+    account.client.backlog_bytes = 0
+    account.advance(5_000_000)
+    assert sequences(account.client.take()) == [3]
+
+
 def test_delivery_without_acks_frees_messages_of_an_interest_stream(account):
     stream = account.stream(retention="interest")
     account.subscribe(b"_INBOX.p")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from jetstream_server.core.subscription import Stretch, Subscription
 
 
@@ -50,6 +51,17 @@ def test_a_member_that_does_not_read_is_passed_over(account, make_client):
     assert (len(stuck.take()), len(able.take())) == (0, 6)
 
 
+@pytest.mark.parametrize("backlogs", [[1 << 30], [1 << 30, 1 << 30], [1 << 30, 0]])
+def test_who_does_not_read_does_not_wait_for_a_flush(account, make_client, backlogs):
+    stream = account.stream()
+    for size in backlogs:
+        account.subscribe(b"d", b"q", client=make_client(backlog_bytes=size))
+    consumer = account.create(stream, deliver_subject="d", deliver_group="q")
+    match = account.sublist.match(b"d")
+    assert consumer.shared.delivery.is_congested(match) == all(backlogs)
+    assert consumer.shared.delivery.waits_for_flush(match) != all(backlogs)
+
+
 def test_what_waits_for_a_flush_counts_as_backlog(account):
     """A disk that takes its time does not pile up frames without end."""
     stream = account.stream()
@@ -64,6 +76,7 @@ def test_what_waits_for_a_flush_counts_as_backlog(account):
         held += account.output.sends_after_flush
         account.output.sends_after_flush.clear()
     assert consumer.blocked
+    assert consumer.shared.waits_for_flush
     assert 4_000_000 < sum(len(frames.data) for frames in held) < 6_000_000
     inbox.delivered += sum(frames.count for frames in held)
     account.output.in_flight.handed_over()
