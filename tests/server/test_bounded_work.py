@@ -1670,7 +1670,8 @@ def test_answers_that_reach_many_take_turns(tmp_path: Path, others: int) -> None
                 break
     assert max(turns_of_pings) <= 3
     catalog = bench.node.accounts["$G"].catalog
-    assert catalog is not None and 10 < catalog.streams["S"].store.last_seq < count
+    # It goes on, though whoever comes new has every other turn.
+    assert catalog is not None and 5 < catalog.streams["S"].store.last_seq < count
     assert acked % crowd == 0 and acked
 
 

@@ -101,7 +101,7 @@ class Workload:
         self._slices_left = 0 if self.is_short else 1
         part = self._units_max / PART_OF_FRESH
         self._most = part if self.is_short else self._units_max
-        self._most_of_put_off = self._units_max - part
+        self._most_of_put_off = self._units_max - (part if has_fresh else 0)
         self.timer_units = UNITS_OF_TIMERS / PART_OF_FRESH if self.is_short else UNITS_OF_TIMERS
         self._waited_since, self._waits_since = self._waits_since, 0
         if self.used:
@@ -133,7 +133,7 @@ class Workload:
         """
         has_sliced = self._slices_left <= 0 and not self.is_short
         self._was_long = not self.is_short and (
-            is_long or has_sliced or self.used >= self._most_of_put_off
+            is_long or has_sliced or self.used >= self._units_max * (1 - 1 / PART_OF_FRESH)
         )
         self._slices_left = 0
 

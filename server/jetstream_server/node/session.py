@@ -230,6 +230,11 @@ class Session:
     # -- what others want to know of it ------------------------------------------------------
 
     @property
+    def is_put_off(self) -> bool:
+        """Return whether it is not heard because of what it has asked for before."""
+        return bool(self.answers.postponed)
+
+    @property
     def is_connected(self) -> bool:
         """Return whether somebody has signed in."""
         return self._lifecycle.allowed.is_connected

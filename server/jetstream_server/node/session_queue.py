@@ -39,8 +39,8 @@ class SessionQueue:
 
     @property
     def has_fresh(self) -> bool:
-        """Return whether somebody has something new to say."""
-        return bool(self._fresh)
+        """Return whether somebody has something new to say, and was not put off before that."""
+        return any(not session.is_put_off for session in self._fresh)
 
     def note(self, session: Session) -> None:
         """Note that a session has something to act on."""
@@ -87,7 +87,10 @@ class SessionQueue:
     ) -> None:
         fresh, self._fresh = self._fresh, {}
         late, waiting = dict[Session, None](), dict[Session, None]()
-        if not is_short:
+        if is_short:
+            self._fresh = {session: None for session in fresh if session.is_put_off}
+            fresh = {session: None for session in fresh if not session.is_put_off}
+        else:
             (late, self._late), (waiting, self._waiting) = (
                 (self._late, late),
                 (self._waiting, waiting),

@@ -70,10 +70,12 @@ def test_who_was_put_off_leaves_a_part_of_the_turn_to_who_comes_new() -> None:
         put_off(workload, client)
     assert workload.used == 9
     for _ in range(3):
-        workload.begin()
+        workload.begin(hears=True, has_fresh=True)
         assert workload.used == 6  # both of them together
         assert workload.takes(3, "new")
         assert not workload.takes(1, "new")
+    workload.begin(hears=True)
+    assert workload.used == 9  # nobody else is there
 
 
 @pytest.mark.parametrize("what", ["units", "slice", "other"])

@@ -19,6 +19,7 @@ class Said:
 
     def __init__(self, ops: int) -> None:
         self.ops = ops
+        self.is_put_off = False
         self.heard_in: list[int] = []  # turns
 
 
@@ -118,7 +119,10 @@ def test_in_a_short_turn_those_who_come_new_are_heard_and_the_others_stay_in_the
     turns.come(spent, late, *waiting)
     turns.take()
     heard = [len(each.heard_in) for each in (spent, late, *waiting)]
-    quiet, much = Said(1), Said(2000)
+    quiet, much, put_off = Said(1), Said(2000), Said(1)
+    put_off.is_put_off = True
+    turns.come(put_off)
+    assert not turns.queue.has_fresh
     turns.come(quiet, much)
     assert turns.queue.has_fresh
     assert turns.take(is_short=True) == 1 + OPS_OF_SESSION_MAX
@@ -132,7 +136,7 @@ def test_in_a_short_turn_those_who_come_new_are_heard_and_the_others_stay_in_the
         return 1
 
     turns.queue.take_turn(hear, lambda: False, 0)  # type: ignore[arg-type]
-    assert order == [late, *waiting, spent, much]
+    assert order == [late, *waiting, spent, put_off, much]
 
 
 def test_who_is_gone_is_not_heard(turns):
