@@ -25,6 +25,7 @@ from benchmarks.stall.consequences import CONSEQUENCES
 from benchmarks.stall.crowds import CROWDS
 from benchmarks.stall.inputs import INPUTS, Input
 from benchmarks.stall.witness import Waits, Witness
+from benchmarks.stall.wrapped import WRAPPED
 from benchmarks.wire import LoadError
 
 SHARES = (("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999), ("max", 1.0))
@@ -110,11 +111,11 @@ def main(arguments: Sequence[str]) -> int:
     patterns = options.inputs or ["*"]
     chosen = [
         i
-        for i in [*INPUTS, *CROWDS, *CONSEQUENCES]
+        for i in [*INPUTS, *CROWDS, *CONSEQUENCES, *WRAPPED]
         if any(fnmatch.fnmatch(i.name, pattern) for pattern in patterns)
     ]
     if options.list or not chosen:
-        print("\n".join(each.name for each in [*INPUTS, *CROWDS, *CONSEQUENCES]))
+        print("\n".join(each.name for each in [*INPUTS, *CROWDS, *CONSEQUENCES, *WRAPPED]))
         return 0 if options.list else 1
     kinds = [KINDS[name] for name in options.kinds.split(",")]
     headings = head(signs_in=options.sign_ins)

@@ -28,7 +28,7 @@ _USERS = (
     f' {{user: guarded, password: "{_HASH}"}} ] }}\n'
 )
 
-_HTTP_PORT = 45901  # of WebSocket, and of monitoring
+HTTP_PORT = 45901  # of WebSocket, and of monitoring
 _UPGRADE = (
     "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
     "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
@@ -437,14 +437,14 @@ def _come_and_go(count: int) -> Act:
             for sock in socks:
                 sock.sendall(greeting)
             for sock in socks:
-                _read_until(sock, b"PONG\r\n")
+                read_until(sock, b"PONG\r\n")
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         time.sleep(1)
 
     return act
 
 
-def _read_until(sock: socket.socket, part: bytes) -> bytes:
+def read_until(sock: socket.socket, part: bytes) -> bytes:
     """Return all that came, once this is in it."""
     heard = b""
     while part not in heard:
@@ -465,7 +465,7 @@ def _send_to_deaf(count: int) -> Act:
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
                 sock.connect(("127.0.0.1", port))
                 sock.sendall(b'CONNECT {"verbose":false}\r\nSUB deaf 1\r\nPING\r\n')
-                _read_until(sock, b"PONG\r\n")
+                read_until(sock, b"PONG\r\n")
             wire = stack.enter_context(Wire(port, TIMEOUT_S))
             for _ in range(8):
                 wire.sock.sendall(b"PUB deaf 500000\r\n%b\r\n" % bytes(500_000))
@@ -508,10 +508,10 @@ def _say_at_once(said: list[bytes], hello: bytes = b"") -> Act:
             for _ in said:
                 sock = socket.create_connection(("127.0.0.1", port), TIMEOUT_S)
                 clients.append(stack.enter_context(sock))
-                _read_until(sock, b"\r\n")
+                read_until(sock, b"\r\n")
                 if hello:
                     sock.sendall(hello + b"PING\r\n")
-                    _read_until(sock, b"PONG\r\n")
+                    read_until(sock, b"PONG\r\n")
             for sock, data in zip(clients, said, strict=True):
                 sock.sendall(data + b"PING\r\n")
             for sock in clients:
@@ -547,21 +547,21 @@ def _ask_by_http(count: int, path: str, headers: str) -> Act:
     def act(port: int) -> None:
         with contextlib.ExitStack() as stack:
             clients = [
-                stack.enter_context(socket.create_connection(("127.0.0.1", _HTTP_PORT), TIMEOUT_S))
+                stack.enter_context(socket.create_connection(("127.0.0.1", HTTP_PORT), TIMEOUT_S))
                 for _ in range(count)
             ]
             time.sleep(0.1)
             for sock in clients:
                 sock.sendall(request)
             for sock in clients:
-                _read_until(sock, b"\r\n")
+                read_until(sock, b"\r\n")
 
     return act
 
 
 def _server_id(port: int) -> str:
     with socket.create_connection(("127.0.0.1", port), TIMEOUT_S) as sock:
-        info = json.loads(_read_until(sock, b"\r\n").split(b" ", 1)[1])
+        info = json.loads(read_until(sock, b"\r\n").split(b" ", 1)[1])
     return str(info["server_id"])
 
 
@@ -591,7 +591,7 @@ def _greet_by_tls(count: int) -> Act:
         context = ssl.create_default_context()
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
         with contextlib.ExitStack() as stack:
-            clients = [_TlsClient(port, context, stack) for _ in range(count)]
+            clients = [TlsClient(port, context, stack) for _ in range(count)]
             for client in clients:
                 client.greet()
             for client in clients:
@@ -602,13 +602,13 @@ def _greet_by_tls(count: int) -> Act:
     return act
 
 
-class _TlsClient:
+class TlsClient:
     """A client whose handshake is done in steps."""
 
     def __init__(self, port: int, context: ssl.SSLContext, stack: contextlib.ExitStack) -> None:
         self.sock = socket.create_connection(("127.0.0.1", port), TIMEOUT_S)
         stack.enter_context(self.sock)
-        _read_until(self.sock, b"\r\n")
+        read_until(self.sock, b"\r\n")
         self._arrived, self._leaving = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._arrived, self._leaving)
 
@@ -627,8 +627,24 @@ class _TlsClient:
                 if not data:
                     raise LoadError("the server closed the connection") from None
                 self._arrived.write(data)
-        self._tls.write(b'CONNECT {"verbose":false}\r\nPING\r\n')
-        self.sock.sendall(self._leaving.read())
+        self.sock.sendall(self.encrypted(b'CONNECT {"verbose":false}\r\nPING\r\n'))
+
+    def encrypted(self, plain: bytes) -> bytes:
+        """Return the record that holds this."""
+        self._tls.write(plain)
+        return self._leaving.read()
+
+    def read_until(self, part: bytes) -> None:
+        """Read all that came, until this is in it."""
+        heard = b""
+        while part not in heard:
+            try:
+                heard += self._tls.read(1 << 16)
+            except ssl.SSLWantReadError:
+                data = self.sock.recv(1 << 16)
+                if not data:
+                    raise LoadError("the server closed the connection") from None
+                self._arrived.write(data)
 
 
 def _pull_together(port: int) -> None:
@@ -1056,12 +1072,12 @@ INPUTS = [
     Input(
         "1,000 upgrades to WebSocket at once",
         _ask_by_http(1000, "/", _UPGRADE),
-        config=f"websocket {{ port: {_HTTP_PORT}, no_tls: true }}\n",
+        config=f"websocket {{ port: {HTTP_PORT}, no_tls: true }}\n",
     ),
     Input(
         "1,000 questions to monitoring at once",
         _ask_by_http(1000, "/varz", "Connection: close\r\n"),
-        config=f"http_port: {_HTTP_PORT}\n",
+        config=f"http_port: {HTTP_PORT}\n",
     ),
     Input(
         "1,000 sign-ins with JWTs at once",

@@ -17,6 +17,7 @@ from benchmarks.stall.crowds import CROWDS
 from benchmarks.stall.inputs import INPUTS, Input
 from benchmarks.stall.sign_ins import SignIns
 from benchmarks.stall.witness import Waits
+from benchmarks.stall.wrapped import WRAPPED
 from benchmarks.wire import LoadError
 
 
@@ -39,7 +40,7 @@ def test_a_row_has_a_cell_for_each_heading():
 
 
 def test_names_are_unique():
-    names = [each.name for each in [*INPUTS, *CROWDS, *CONSEQUENCES]]
+    names = [each.name for each in [*INPUTS, *CROWDS, *CONSEQUENCES, *WRAPPED]]
     assert len(set(names)) == len(names)
 
 

@@ -48,9 +48,14 @@ class Handshakes:
         if self._left and one not in self._waiting:
             self._left -= 1
             return True
+        self.put_off(one, data)
+        return False
+
+    def put_off(self, one: HandshakingConnection, data: bytes = b"") -> None:
+        """Have somebody go on in one of the next turns, with what has arrived."""
+        self._wake()
         self._waiting.setdefault(one, bytearray()).extend(data)
         one.pause_reading()
-        return False
 
     def forget(self, one: HandshakingConnection) -> None:
         """A connection is gone."""

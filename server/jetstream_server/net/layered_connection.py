@@ -71,7 +71,7 @@ class LayeredConnection(ClientConnection):
         if terms.greets_after_ns > 0:
             self._after(terms.greets_after_ns, self._greet)
         if terms.tls is not None and not self._is_undecided:
-            self._layer = self._tls = TlsLayer(terms.tls)
+            self._layer = self._tls = TlsLayer(terms.tls, self._pump.unwrapping)
         if terms.listener.tls_required:
             self._after(terms.tls_timeout_ns, self._time_out)
 
@@ -165,7 +165,7 @@ class LayeredConnection(ClientConnection):
         self._is_undecided = False
         held, self._held = self._held, []
         if first == FIRST_BYTE and self._terms.tls is not None:
-            self._layer = self._tls = TlsLayer(self._terms.tls)
+            self._layer = self._tls = TlsLayer(self._terms.tls, self._pump.unwrapping)
         elif self._must_begin_tls and self._has_greeted:
             return  # it is cut off without a word
         for data in held:

@@ -27,6 +27,7 @@ from jetstream_server.net.busy_poll import BusyPoll
 from jetstream_server.net.flush_worker import Failures, FlushWorker, Worker
 from jetstream_server.net.handshakes import Handshakes
 from jetstream_server.net.intake import Intake
+from jetstream_server.net.unwrapping import STEPS_OF_TURN, Unwrapping
 from jetstream_server.node.node import Held, Node
 from jetstream_server.node.session import Session
 from jetstream_server.store.disk.commit import Flush, GroupCommit
@@ -69,6 +70,7 @@ class Pump:
         self.clock = clock
         self.connections: dict[Session, Connection] = {}
         self.intake = Intake()  # how much clients may send before they have to wait
+        self.unwrapping = Unwrapping(STEPS_OF_TURN)
         self.handshakes = Handshakes(self.wake)  # how many of them go on in a turn
         self._commit = commit
         self._failed = failed
@@ -110,6 +112,7 @@ class Pump:
             self.node.run(now)
             self._flush_or_release(now)
             self._write(now)
+            self.unwrapping.begin()
             self.intake.turned(self._unflushed_bytes)
             self.handshakes.turned()
             self._arm(now)

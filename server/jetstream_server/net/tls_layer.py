@@ -9,19 +9,26 @@ from __future__ import annotations
 
 import contextlib
 import ssl
+from typing import cast
 
 from jetstream_server.net.layer import LayerError
+from jetstream_server.net.unwrapping import BYTES_OF_STEP, Unwrapping
 
 HANDSHAKE_FAILURE = "TLS Handshake Failure"
 # A handshake record (RFC 8446, 5.1); no line of the NATS protocol begins so.
 FIRST_BYTE = 0x16
-_READ_BYTES = 1 << 18
 
 
 class TlsLayer:
-    """The server's side of one TLS connection."""
+    """The server's side of one TLS connection.
 
-    def __init__(self, context: ssl.SSLContext) -> None:
+    Args:
+        context: certificate, versions and ciphers.
+        unwrapping: how many records there is time for; None for all that come.
+    """
+
+    def __init__(self, context: ssl.SSLContext, unwrapping: Unwrapping | None = None) -> None:
+        self._unwrapping = unwrapping or Unwrapping()
         self._arrived, self._leaving = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._arrived, self._leaving, server_side=True)
         self._waiting: list[bytes] = []
@@ -58,7 +65,8 @@ class TlsLayer:
         return self._tls.getpeercert(binary_form=True) or b""
 
     def receive(self, data: bytes) -> bytes:
-        """Take records, finish the handshake when it can be finished, return plain bytes.
+        """Take records, finish the handshake when it can be finished, return plain bytes; not of
+        many more records than there is time for.
 
         Raises:
             LayerError: the handshake failed, or a record is damaged.
@@ -68,11 +76,19 @@ class TlsLayer:
         self._arrived.write(data)
         if not self.is_established and not self._shake_hands():
             return b""
-        pieces: list[bytes] = []
+        pieces: list[bytearray] = []
+        unwrapping, steps, self.is_holding = self._unwrapping, 0, False
+        plain, most = unwrapping.plain, unwrapping.allowance
         try:
-            while piece := self._tls.read(_READ_BYTES):
-                pieces.append(piece)
-            self.is_over = True
+            # What is read into a new object each time costs ten times as much.
+            while size := cast(int, self._tls.read(len(plain), plain)):
+                pieces.append(plain[:size])
+                steps += 1 + size // BYTES_OF_STEP
+                if steps >= most:
+                    self.is_holding = True
+                    break
+            else:
+                self.is_over = True
         except ssl.SSLWantReadError:
             pass
         except ssl.SSLZeroReturnError:
@@ -80,6 +96,8 @@ class TlsLayer:
         except ssl.SSLError as error:
             self._has_failed = True
             raise LayerError("Read Error", _words(error), b"".join(pieces)) from error
+        finally:
+            unwrapping.spend(steps)
         return b"".join(pieces)
 
     def _shake_hands(self) -> bool:

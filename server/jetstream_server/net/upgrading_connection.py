@@ -34,8 +34,8 @@ class UpgradingConnection(asyncio.Protocol):
     def __init__(self, pump: Pump, terms: ListenerTerms, rules: WebsocketRules) -> None:
         self._pump = pump
         self._terms = terms
-        self._websocket = WebsocketLayer(rules)
-        self._tls = TlsLayer(terms.tls) if terms.tls is not None else None
+        self._websocket = WebsocketLayer(rules, pump.unwrapping)
+        self._tls = TlsLayer(terms.tls, pump.unwrapping) if terms.tls is not None else None
         self._layer: Layer = self._websocket
         if self._tls is not None:
             self._layer = Stacked(self._tls, self._websocket)
@@ -96,6 +96,8 @@ class UpgradingConnection(asyncio.Protocol):
             self._refuse(failure)
         if failure is not None or self._layer.is_over:
             self._transport.close()
+        elif self._layer.is_holding:
+            self._pump.handshakes.put_off(self)
 
     def _welcome(self, plain: bytes, failure: LayerError | None) -> None:
         """Let in a client whose request was granted, unless its certificate or the time forbids

@@ -4,7 +4,7 @@ What frames hold is handed on as it comes, so a frame may be as long as its send
 no memory; a library that returns whole frames has to keep them, before anybody has logged in. What
 is deflated is inflated slice by slice, and no further than a message may grow: if one kilobyte
 inflates to a megabyte, or is a hundred thousand frames, others must not wait until all of that has
-been acted on (`READ_BYTES`, `STEPS_AT_ONCE`, beyond which the rest is held until it is asked for).
+been acted on (`READ_BYTES`, `unwrapping.py`, beyond which the rest is held until it is asked for).
 
 Texts of refusals are the genuine server's, where it gets to send them. Specification: RFC 6455,
 chapter 5, RFC 7692; docs/reference/protocol.md#websocket.
@@ -18,6 +18,7 @@ from websockets.exceptions import ProtocolError
 from websockets.frames import Close, CloseCode, Opcode
 
 from jetstream_server.base.limits import TURN_READ_BYTES
+from jetstream_server.net.unwrapping import Unwrapping
 
 try:
     from websockets.speedups import apply_mask
@@ -26,7 +27,6 @@ except ImportError:  # pragma: no cover - a platform without the compiled half
 
 READ_BYTES = TURN_READ_BYTES
 _SLICE_BYTES = 1 << 16
-STEPS_AT_ONCE = 8192  # of a microsecond or two: heads of frames, pieces of payload, control frames
 _CONTROL_BYTES_MAX = 125
 _FINAL, _RSV1, _RSV2_3, _OPCODE, _MASKED, _LENGTH = 0x80, 0x40, 0x30, 0x0F, 0x80, 0x7F
 _LENGTH_BYTES = {126: 2, 127: 8}
@@ -56,13 +56,16 @@ class FrameReader:
 
     Args:
         inflated_max: bytes that a compressed message may inflate to; None where nobody compresses.
+        unwrapping: how many steps there is time for: heads of frames, pieces of payload, control
+            frames; None for all that come.
 
     Attributes:
         is_holding: there is more to give although nothing arrives.
         goodbye: what the client's closing frame holds; what follows it is ignored.
     """
 
-    def __init__(self, inflated_max: int | None) -> None:
+    def __init__(self, inflated_max: int | None, unwrapping: Unwrapping | None = None) -> None:
+        self._unwrapping = unwrapping or Unwrapping()
         self.is_holding = False
         self.goodbye: bytes | None = None
         self._inflated_max = inflated_max
@@ -85,7 +88,7 @@ class FrameReader:
 
     def receive(self, data: bytes) -> bytes:
         """Take bytes; return what frames hold, not much more than READ_BYTES at a time, nor that
-        of many more than STEPS_AT_ONCE frames.
+        of many more frames than there is time for.
 
         Raises:
             BrokenFrameError: the client broke the rules; the reader is of no further use.
@@ -93,6 +96,7 @@ class FrameReader:
         self._arrived += data
         pieces: list[bytes] = []
         size = steps = 0
+        most = self._unwrapping.allowance
         self.is_holding = False
         try:
             while self.goodbye is None:
@@ -102,12 +106,14 @@ class FrameReader:
                 pieces.append(piece)
                 size += len(piece)
                 steps += 1
-                if size >= READ_BYTES or steps >= STEPS_AT_ONCE:
+                if size >= READ_BYTES or steps >= most:
                     self.is_holding = True
                     return b"".join(pieces)
         except BrokenFrameError as error:
             error.received = b"".join(pieces)
             raise
+        finally:
+            self._unwrapping.spend(steps)
         self._arrived.clear()
         return b"".join(pieces)
 

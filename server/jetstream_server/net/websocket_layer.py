@@ -11,6 +11,7 @@ from websockets.extensions.permessage_deflate import PerMessageDeflate
 from websockets.frames import Close, CloseCode, Frame, Opcode
 
 from jetstream_server.net.layer import LayerError
+from jetstream_server.net.unwrapping import Unwrapping
 from jetstream_server.net.websocket_frames import BrokenFrameError, FrameReader
 from jetstream_server.net.websocket_upgrade import (
     RefusedUpgradeError,
@@ -46,11 +47,16 @@ _CLOSE_CODES = {
 class WebsocketLayer:
     """The server's side of one WebSocket connection.
 
+    Args:
+        rules: what is asked of a request.
+        unwrapping: how many frames there is time for; None for all that come.
+
     Attributes:
         credentials: fields of CONNECT, taken from cookies of the upgrade request.
     """
 
-    def __init__(self, rules: WebsocketRules) -> None:
+    def __init__(self, rules: WebsocketRules, unwrapping: Unwrapping | None = None) -> None:
+        self._unwrapping = unwrapping
         self.credentials: dict[str, str] = {}
         self._rules = rules
         self._request: UpgradeRequest | None = UpgradeRequest(rules)
@@ -113,7 +119,8 @@ class WebsocketLayer:
         self.credentials = upgrade.credentials
         if upgrade.is_compressing:
             self._extensions.append(PerMessageDeflate(True, True, 15, 15, _COMPRESSION))
-        self._frames = FrameReader(self._rules.inflated_max if upgrade.is_compressing else None)
+        inflated_max = self._rules.inflated_max if upgrade.is_compressing else None
+        self._frames = FrameReader(inflated_max, self._unwrapping)
         waiting, self._waiting = self._waiting, []
         for each in waiting:
             self.send(each)

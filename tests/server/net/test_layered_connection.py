@@ -18,7 +18,9 @@ from jetstream_server.config.options import TlsOptions
 from jetstream_server.net.layered_connection import LayeredConnection
 from jetstream_server.net.listener_terms import ListenerTerms
 from jetstream_server.net.tls_context import make_context
-from jetstream_server.net.websocket_frames import STEPS_AT_ONCE, FrameReader
+from jetstream_server.net.tls_layer import TlsLayer
+from jetstream_server.net.unwrapping import STEPS_MIN, STEPS_OF_TURN
+from jetstream_server.net.websocket_frames import FrameReader
 from jetstream_server.net.websocket_upgrade import WebsocketRules
 from jetstream_server.node.listener import Listener
 from websockets.asyncio.client import connect
@@ -187,8 +189,78 @@ def test_very_many_frames_are_for_several_turns(
 
     play(ListenerTerms(Listener(), websocket=WebsocketRules()), scene)
     # A step for the head of each, and one for what it holds.
-    assert max(size for _, size in shares) <= STEPS_AT_ONCE // 2 + 1
+    assert max(size for _, size in shares) <= STEPS_OF_TURN // 2 + 1
     assert max(Counter(turn for turn, _ in shares).values()) <= 2
+
+
+def test_very_many_records_are_for_several_turns(
+    play: Play, secure: ssl.SSLContext, pki: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two hundred clients with a byte in each record kept everybody waiting for three seconds."""
+    receive, shares, turns = TlsLayer.receive, [], [0]
+
+    def counted(layer: TlsLayer, data: bytes) -> bytes:
+        plain = receive(layer, data)
+        shares.append((turns[0], len(plain)))
+        return plain
+
+    monkeypatch.setattr(TlsLayer, "receive", counted)
+
+    async def scene(server: Any) -> None:
+        turned = server.pump.unwrapping.begin
+
+        def turn() -> None:
+            turns[0] += 1
+            turned()
+
+        monkeypatch.setattr(server.pump.unwrapping, "begin", turn)
+        clients = []
+        for _ in range(3):
+            reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+            assert (await reader.readline()).startswith(b"INFO")
+            client = Handshaken(pki, reader, writer)
+            await client.shake_hands()
+            clients.append(client)
+        words = b'CONNECT {"verbose":false}\r\nPUB a 9000\r\n' + b"x" * 9000 + b"\r\nPING\r\n"
+        for client in clients:
+            for at in range(len(words)):
+                client.tls.write(words[at : at + 1])
+            client.writer.write(client.leaving.read())
+        for client in clients:
+            assert await client.until(b"PONG\r\n") == b"PONG\r\n"
+            client.writer.close()
+        assert server.node.traffic().in_msgs + server.node.stats.traffic.in_msgs >= 3
+
+    play(ListenerTerms(Listener(tls_required=True), secure, 5 * SECOND), scene)
+    in_turns: Counter[int] = Counter()
+    for turn, size in shares:
+        in_turns[turn] += size
+    assert sum(in_turns.values()) > 27_000
+    assert max(in_turns.values()) <= STEPS_OF_TURN + 3 * STEPS_MIN
+
+
+def test_a_request_in_very_many_records_is_granted(
+    play: Play, secure: ssl.SSLContext, pki: Any
+) -> None:
+    async def scene(server: Any) -> None:
+        server.pump.unwrapping.spend(1 << 40)
+        server.pump.unwrapping.begin = lambda: None  # there is never time for more than the least
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        client = Handshaken(pki, reader, writer)
+        await client.shake_hands()
+        words = (
+            b"GET / HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+            b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n"
+        )
+        words += ws_frame(0x82, b'CONNECT {"verbose":false}\r\nPING\r\n')
+        for at in range(len(words)):
+            client.tls.write(words[at : at + 1])
+        writer.write(client.leaving.read())
+        assert (await client.until(b"PONG\r\n")).startswith(b"HTTP/1.1 101 ")
+        writer.close()
+
+    terms = ListenerTerms(Listener(tls_required=True), secure, websocket=WebsocketRules())
+    play(terms, scene)
 
 
 def test_last_words_before_a_goodbye_of_tls_count(

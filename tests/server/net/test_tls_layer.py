@@ -13,6 +13,7 @@ from jetstream_server.config.options import TlsOptions
 from jetstream_server.net.layer import LayerError
 from jetstream_server.net.tls_context import make_context
 from jetstream_server.net.tls_layer import FIRST_BYTE, TlsLayer
+from jetstream_server.net.unwrapping import Unwrapping
 
 
 class Client:
@@ -65,6 +66,26 @@ def test_both_ways(pki: Any) -> None:
     client.tls.write(b"PING\r\n" * 50_000)
     assert layer.receive(client.leaving.read()) == b"PING\r\n" * 50_000
     assert layer.peer_certificate == b""
+
+
+def test_very_many_records_come_in_shares_of_what_a_turn_has_time_for(pki: Any) -> None:
+    unwrapping = Unwrapping(100)
+    client, layer = Client(pki.client_context()), TlsLayer(context_of(pki), unwrapping)
+    connected(pki, client, layer)
+    words = bytes(range(250))
+    for at in range(len(words)):
+        client.tls.write(words[at : at + 1])
+    client.tls.write(b"x" * 16_000)
+    unwrapping.begin()
+    shares = [layer.receive(client.leaving.read())]
+    while layer.is_holding:
+        if len(shares) == 3:
+            unwrapping.begin()
+        shares.append(layer.receive(b""))
+    # One turn, then the least twice, as it is over, and another turn.
+    assert [len(share) for share in shares] == [100, 16, 16, 100, 16, 2 + 16_000]
+    assert b"".join(shares) == words + b"x" * 16_000
+    assert not layer.is_over
 
 
 def test_what_is_sent_early_waits(pki: Any) -> None:

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from jetstream_server.net.unwrapping import STEPS_OF_TURN, Unwrapping
 from jetstream_server.net.websocket_frames import (
     READ_BYTES,
-    STEPS_AT_ONCE,
     BrokenFrameError,
     FrameReader,
 )
@@ -280,17 +280,19 @@ def lines_of(act: Callable[[], object]) -> int:
     ],
 )
 def test_very_many_frames_come_in_shares(sent: bytes, held: bytes) -> None:
-    reader = FrameReader(LIMIT)
+    unwrapping = Unwrapping(STEPS_OF_TURN)
+    reader = FrameReader(LIMIT, unwrapping)
     got, lines = b"", []
 
     def receive(data: bytes) -> None:
         nonlocal got
+        unwrapping.begin()
         got += reader.receive(data)
 
     lines.append(lines_of(lambda: receive(sent)))
     while reader.is_holding:
         lines.append(lines_of(lambda: receive(b"")))
     assert got == held and len(lines) >= 3
-    assert max(lines) < 80 * STEPS_AT_ONCE
+    assert max(lines) < 80 * STEPS_OF_TURN
     pings = 30_000 if sent[0] == FINAL | PING else 0
     assert reader.take_answers() == b"\x8a\x00" * pings

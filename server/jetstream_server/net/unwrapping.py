@@ -1,0 +1,46 @@
+"""How much a turn unwraps of what comes by TLS and WebSocket, of all clients together.
+
+A record or a frame can hold a single byte, so that a read of 256 KB is eleven thousand records, or
+forty thousand frames, and hundreds of clients can send that at once. What there is no time for
+stays in the layer, whose client is not read from until it has gone on, which is a little in each
+turn at least.
+"""
+
+from __future__ import annotations
+
+import sys
+
+STEPS_OF_TURN = 3000  # of one or two microseconds
+STEPS_MIN = 16  # of one client in a turn, whatever others have used
+BYTES_OF_STEP = 4096  # of a record
+RECORD_BYTES_MAX = 1 << 14  # in plain (RFC 8446, 5.1)
+
+
+class Unwrapping:
+    """What is left of a turn.
+
+    Args:
+        steps_max: of a turn; a layer that nobody else's time depends on has no bound.
+
+    Attributes:
+        plain: a place for what a record holds. Not for several threads, as records are decrypted
+            with the interpreter's lock released.
+    """
+
+    def __init__(self, steps_max: int = sys.maxsize) -> None:
+        self._steps_max = steps_max
+        self._left = steps_max
+        self.plain = bytearray(RECORD_BYTES_MAX)
+
+    def begin(self) -> None:
+        """A turn begins."""
+        self._left = self._steps_max
+
+    @property
+    def allowance(self) -> int:
+        """Return how many steps somebody may take now."""
+        return max(self._left, STEPS_MIN)
+
+    def spend(self, steps: int) -> None:
+        """Note that steps were taken."""
+        self._left -= steps
