@@ -5,6 +5,12 @@ everybody else would have to wait for all of them. So a turn takes on requests w
 units; the others are put off, together with whatever their clients say after them
 (`core/answers.py`), and come in the next turns: first those of clients for whom nothing was taken
 on, then those who have more to ask for. So whoever asks for little is not behind who asks for much.
+Those who were put off come before those who say something new, and leave them a third of the turn.
+
+Whoever says something in a turn that takes long has waited for its end already, and is not to wait
+for the end of a second one. So after a turn that had no time left the next one is short, if
+somebody says something new: it hears only them, and does little of what is due by itself. Those who
+were put off go on in the turn after that one, never later.
 
 What a request is worth beyond its body shows when it is answered: who has made a long answer, or
 has searched for it, spends units then, and whoever asks next in that turn waits.
@@ -89,7 +95,7 @@ class Workload:
         self._waits_since = 0
 
     def begin(self, *, hears: bool = False, has_fresh: bool = False) -> None:
-        """A turn begins.
+        """A turn begins: those who were put off go on, if it is not a short one.
 
         Args:
             hears: it has something to do that clients have sent.
