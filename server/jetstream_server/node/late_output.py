@@ -2,7 +2,8 @@
 
 Acks go to whatever reply a publisher names, and copies to whoever listens; tens of thousands may.
 No client may see what an account sends in another order, so what follows for those whom something
-late reaches waits behind it, and so does what may reach anybody. Frames for other clients go ahead.
+late reaches waits behind it, and so does what may reach anybody. Frames for other clients go ahead,
+if none of theirs wait already: whom late messages reach is looked up as turns have time.
 What waits must not become ever more, so nobody publishes in an account that has much of it; whoever
 set it off from another account waits as well (`core/promises.py`). A message that reaches more than
 a whole turn has time for is brought to some of them in each.
@@ -11,12 +12,12 @@ a whole turn has time for is brought to some of them in each.
 from __future__ import annotations
 
 import sys
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from jetstream_server.core.answers import Answers
-from jetstream_server.core.deliveries import Deliveries
+from jetstream_server.core.deliveries import NODES_OF_SUBJECT, Deliveries
 from jetstream_server.core.subscription import Outlet
 from jetstream_server.jetstream.output import Frames, Publish, Released, Send
 from jetstream_server.node.accounts.account import Account
@@ -25,7 +26,8 @@ from jetstream_server.protocol.ops import PubRun
 
 LATE_OF_ACCOUNT_MAX = 5000  # above that nobody publishes there
 # Beyond so many subjects nobody looks any more whom they reach, and nothing goes ahead.
-_SUBJECTS_MAX = 4
+_SUBJECTS_MAX = 10_000
+_LOOKED_UP_OF_TURN = 1000  # of them; one that meets many subscriptions counts more than once
 _LEAST_SHARE = 4  # of a turn's deliveries, as part of the whole, whatever clients have used
 
 
@@ -35,14 +37,18 @@ class _Late:
 
     Attributes:
         sends: in their order.
-        subjects: of the messages among them.
-        clients: whom these reach.
+        kept: how many of them are frames, by their client.
+        subjects: of the messages among them, and of those that have been sent.
+        unknown: the subjects of which it is not looked up yet whom they reach.
+        clients: whom the others reach.
         generation: of the account's interest, when that was looked up.
         under_way: what has reached some already, and comes before all others.
     """
 
     sends: deque[Send] = field(default_factory=deque)
+    kept: Counter[Outlet | None] = field(default_factory=Counter)
     subjects: set[bytes] = field(default_factory=set)
+    unknown: list[bytes] = field(default_factory=list)
     clients: set[Outlet] = field(default_factory=set)
     generation: int = -1
     under_way: Answers = field(default_factory=lambda: Answers(_NoBacklog(), _wait))
@@ -53,18 +59,52 @@ class _Late:
         return not self.sends and not self.under_way.postponed
 
     def lets_pass(self, account: Account, outlet: Outlet | None) -> bool:
-        """Tell whether a client that is sent something sees nothing of what is late."""
+        """Tell whether a client that is sent something sees nothing of what is late, as far as that
+        was looked up."""
+        return (
+            len(self.subjects) <= _SUBJECTS_MAX
+            and not self.unknown
+            and self.generation == account.sublist.generation
+            and outlet not in self.clients
+            and not self.kept.get(outlet)
+        )
+
+    def look_up(self, account: Account, most: int) -> int:
+        """Find out whom late messages reach; return how much of what there is time for is left.
+
+        Args:
+            most: what there is time for.
+        """
+        sublist = account.sublist
         if len(self.subjects) > _SUBJECTS_MAX:
-            return False
-        if self.generation != account.sublist.generation:
-            self.generation = account.sublist.generation
-            self.clients = set().union(*map(account.router.clients, self.subjects))
-        return outlet not in self.clients
+            return most
+        if self.generation != sublist.generation:
+            self.generation = sublist.generation
+            self.clients.clear()
+            self.unknown = list(self.subjects)
+        looked_at = sublist.looked_at
+        while self.unknown and most > 0:
+            self.clients |= account.router.clients(self.unknown.pop())
+            most -= 1 + (sublist.looked_at - looked_at) // NODES_OF_SUBJECT
+            looked_at = sublist.looked_at
+        return most
 
     def keep(self, send: Send) -> None:
         self.sends.append(send)
         if isinstance(send, Publish):
             self.note(send.run)
+        elif isinstance(send, Frames):
+            self.kept[send.subscription.outlet] += 1
+
+    def take(self) -> Send:
+        """Return what is to be sent next."""
+        send = self.sends.popleft()
+        if isinstance(send, Frames):
+            outlet = send.subscription.outlet
+            self.kept[outlet] -= 1
+            if not self.kept[outlet]:
+                del self.kept[outlet]
+        return send
 
     def note(self, run: PubRun) -> None:
         """Note the subjects of messages that are late."""
@@ -72,7 +112,7 @@ class _Late:
             subject = run.subject(index)
             if subject not in self.subjects and len(self.subjects) <= _SUBJECTS_MAX:
                 self.subjects.add(subject)
-                self.generation = -1  # to be looked up
+                self.unknown.append(subject)
 
 
 class _NoBacklog:
@@ -114,6 +154,7 @@ class LateOutput:
 
     def __init__(self, deliveries: Deliveries) -> None:
         self._deliveries = deliveries
+        self._look_ups_left = _LOOKED_UP_OF_TURN
         self.waiting: dict[Account, _Late] = {}
         self.is_over = False
 
@@ -136,10 +177,13 @@ class LateOutput:
         late = self.waiting.get(account)
         if late is None:
             return sends
+        self._look_ups_left = late.look_up(account, self._look_ups_left)
         passing: list[Send] = []
         passes = False
         for send in sends:
             if isinstance(send, Frames):
+                if late.unknown:  # what was kept just now
+                    self._look_ups_left = late.look_up(account, self._look_ups_left)
                 passes = late.lets_pass(account, send.subscription.outlet)
             elif not isinstance(send, Released):  # which belongs to the frames before it
                 passes = False
@@ -168,11 +212,13 @@ class LateOutput:
         first and may have used it all. Of several accounts, each has its turn."""
         is_first = True
         deliveries = self._deliveries
+        self._look_ups_left = _LOOKED_UP_OF_TURN
         for account in list(self.waiting):
             late = self.waiting[account]
+            self._look_ups_left = late.look_up(account, self._look_ups_left)
             while not late.is_over and (is_first or self.has_time):
                 if not late.under_way.postponed:
-                    send(account, late.sends.popleft())
+                    send(account, late.take())
                 else:
                     if self.is_over:
                         deliveries.left = sys.maxsize

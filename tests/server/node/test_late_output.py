@@ -109,6 +109,51 @@ def test_clients_whom_nothing_late_reaches_do_not_wait(client: Any, make_client:
     assert told[-3:] == [(b"wide", b"6"), (b"wide", b"7"), (b"narrow", b"8")]
 
 
+@pytest.mark.parametrize("looked_up", [100, 3])
+def test_of_many_subjects_it_is_looked_up_whom_they_reach_as_turns_have_time(
+    client: Any, make_client: Any, monkeypatch: pytest.MonkeyPatch, looked_up: int
+) -> None:
+    monkeypatch.setattr(late_output, "_LOOKED_UP_OF_TURN", looked_up)
+    monkeypatch.setattr(late_output, "LATE_OF_ACCOUNT_MAX", 1000)
+    client.say(b"".join(b"SUB many.> %d\r\n" % sid for sid in range(200, 200 + LISTENERS)))
+    other = make_client(client.node)
+    other.connect(CONNECT)
+    other.say(b"SUB narrow 1\r\n")
+    client.say(b"".join(publishes(n, n + 1, b"many.%d" % n) for n in range(20)))
+    assert client.node.late.waiting
+    if looked_up == 3:
+        assert b'"seq"' not in make_waiting(client, make_client)
+        for _ in range(8):
+            client.say(b"")
+    assert client.node.late.waiting
+    assert b'"seq":' in other.say(publishes(20, 21, b"narrow"))
+    assert client.node.late.waiting
+
+
+def make_waiting(client: Any, make_client: Any) -> bytes:
+    """Have one more client publish, whose ack waits; return what it is sent at once."""
+    hasty = make_client(client.node)
+    hasty.connect(CONNECT)
+    return bytes(hasty.say(b"SUB hasty 1\r\n" + publishes(20, 21, b"hasty")))
+
+
+def test_who_listens_no_more_is_sent_nothing_before_what_waits_for_it(
+    client: Any, make_client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(late_output, "LATE_OF_ACCOUNT_MAX", 1000)
+    other = make_client(client.node)
+    other.connect(CONNECT)
+    other.say(b"SUB wide 1\r\nSUB narrow 2\r\n")
+    client.say(publishes(0, 10))
+    output = other.say(publishes(10, 11, b"narrow"))
+    assert b"narrow" not in output and client.node.late.waiting
+    output += other.say(b"UNSUB 1\r\n" + publishes(11, 12, b"narrow"))
+    while client.node.next_deadline() == 0:
+        output += other.say(b"")
+    told = re.findall(rb'^MSG narrow .*\r\n.*"seq":(\d+)}', output, flags=re.M)
+    assert told == [b"11", b"12"]
+
+
 def test_with_very_many_subjects_nobody_looks_who_gets_them(
     client: Any, make_client: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
