@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 
-STEPS_OF_TURN = 3000  # of one or two microseconds
+STEPS_OF_TURN = 1500  # of one or two microseconds
 STEPS_MIN = 16  # of one client in a turn, whatever others have used
 BYTES_OF_STEP = 4096  # of a record
 RECORD_BYTES_MAX = 1 << 14  # in plain (RFC 8446, 5.1)
