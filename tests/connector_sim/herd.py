@@ -27,7 +27,7 @@ from tests.connector_sim.world import World
 TASKS = 64
 ROWS = 12  # of each task
 # All of them are in the middle of their rows.
-UNTIL_LOST_S = 0.015
+UNTIL_LOST_S = 0.012
 LIMIT_S = 120
 
 
