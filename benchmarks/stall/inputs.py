@@ -588,18 +588,23 @@ def _greet_by_tls(count: int) -> Act:
     """Have so many clients begin TLS in the same moment, and then sign in."""
 
     def act(port: int) -> None:
-        context = ssl.create_default_context()
-        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
         with contextlib.ExitStack() as stack:
-            clients = [TlsClient(port, context, stack) for _ in range(count)]
-            for client in clients:
-                client.greet()
-            for client in clients:
-                client.sign_in()
-            for client in clients:
+            for client in tls_clients(port, count, stack):
                 client.sock.recv(1 << 16)
 
     return act
+
+
+def tls_clients(port: int, count: int, stack: contextlib.ExitStack) -> list[TlsClient]:
+    """Return so many clients that have begun TLS in the same moment, and then sign in."""
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    clients = [TlsClient(port, context, stack) for _ in range(count)]
+    for client in clients:
+        client.greet()
+    for client in clients:
+        client.sign_in()
+    return clients
 
 
 class TlsClient:

@@ -1,23 +1,27 @@
-"""What comes by TLS and WebSocket: very many records and frames that hold a byte each."""
+"""What comes by TLS and WebSocket: very many records and frames that hold a byte each, and frames
+of a kilobyte that inflate to a megabyte."""
 
 from __future__ import annotations
 
 import contextlib
 import socket
-import ssl
 import time
+import zlib
 from concurrent.futures import ThreadPoolExecutor
 
 from benchmarks.stall import surroundings
-from benchmarks.stall.inputs import HTTP_PORT, TIMEOUT_S, Act, Input, TlsClient, read_until
+from benchmarks.stall.inputs import HTTP_PORT, TIMEOUT_S, Act, Input, read_until, tls_clients
 
 _SIGN_IN = b'CONNECT {"verbose":false}\r\nPING\r\n'
 _THREADS = 32  # that send at the same time
 _REQUEST = (
     b"GET / HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
-    b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n"
+    b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n"
+    b"Sec-WebSocket-Extensions: permessage-deflate; "
+    b"server_no_context_takeover; client_no_context_takeover\r\n\r\n"
 )
-_FINAL, _BINARY, _MASKED = 0x80, 0x02, 0x80
+_FINAL, _PACKED, _BINARY, _MASKED = 0x80, 0x40, 0x02, 0x80
+_LENGTHS_MIN = 126  # longer payloads have their length in bytes of its own
 
 
 def _message(size: int) -> bytes:
@@ -35,15 +39,9 @@ def _records(clients: int, size: int) -> Act:
     """Have so many clients publish a message each, a byte in each record."""
 
     def act(port: int) -> None:
-        context = ssl.create_default_context()
-        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
         words = _message(size) + b"PING\r\n"
         with contextlib.ExitStack() as stack:
-            those = [TlsClient(port, context, stack) for _ in range(clients)]
-            for each in those:
-                each.greet()
-            for each in those:
-                each.sign_in()
+            those = tls_clients(port, clients, stack)
             for each in those:
                 each.read_until(b"PONG\r\n")
             sent = [
@@ -58,16 +56,15 @@ def _records(clients: int, size: int) -> Act:
 
 
 def _frame(first: int, data: bytes) -> bytes:
-    return bytes([first, _MASKED | len(data)]) + bytes(4) + data
+    is_short = len(data) < _LENGTHS_MIN
+    size = bytes([_MASKED | len(data)]) if is_short else b"\xff" + len(data).to_bytes(8, "big")
+    return bytes([first]) + size + bytes(4) + data
 
 
-def _frames(clients: int, size: int) -> Act:
-    """Have so many clients publish a message each, a byte in each frame."""
+def _frames(clients: int, sent: bytes) -> Act:
+    """Have so many clients send the same frames, of which the last ones ask for a PONG."""
 
     def act(port: int) -> None:
-        words = _message(size) + b"PING\r\n"
-        middle = b"".join(_frame(0, words[at : at + 1]) for at in range(1, len(words) - 1))
-        sent = _frame(_BINARY, words[:1]) + middle + _frame(_FINAL, words[-1:])
         with contextlib.ExitStack() as stack:
             those = []
             for _ in range(clients):
@@ -85,13 +82,41 @@ def _frames(clients: int, size: int) -> Act:
     return act
 
 
-_BY_WEBSOCKET = f"websocket {{ port: {HTTP_PORT}, no_tls: true }}\n"
+def _in_bytes(size: int) -> bytes:
+    """Return a message and a PING, a byte in each frame."""
+    words = _message(size) + b"PING\r\n"
+    middle = b"".join(_frame(0, words[at : at + 1]) for at in range(1, len(words) - 1))
+    return _frame(_BINARY, words[:1]) + middle + _frame(_FINAL, words[-1:])
+
+
+def _deflated(size: int, times: int) -> bytes:
+    """Return so many messages, each of which is a frame of a kilobyte, and a PING."""
+    deflater = zlib.compressobj(9, wbits=-15)
+    packed = deflater.compress(_message(size)) + deflater.flush(zlib.Z_SYNC_FLUSH)
+    frame = _frame(_FINAL | _PACKED | _BINARY, packed.removesuffix(b"\x00\x00\xff\xff"))
+    return frame * times + _frame(_FINAL | _BINARY, b"PING\r\n")
+
+
+_BY_WEBSOCKET = f"websocket {{ port: {HTTP_PORT}, no_tls: true, compression: true }}\n"
 
 WRAPPED = [
     Input("one client with 50,000 records of a byte", _records(1, 50_000), config=surroundings.tls),
     Input(
         "200 clients with 10,000 records of a byte", _records(200, 10_000), config=surroundings.tls
     ),
-    Input("one client with 100,000 frames of a byte", _frames(1, 100_000), config=_BY_WEBSOCKET),
-    Input("200 clients with 10,000 frames of a byte", _frames(200, 10_000), config=_BY_WEBSOCKET),
+    Input(
+        "one client with 100,000 frames of a byte",
+        _frames(1, _in_bytes(100_000)),
+        config=_BY_WEBSOCKET,
+    ),
+    Input(
+        "200 clients with 10,000 frames of a byte",
+        _frames(200, _in_bytes(10_000)),
+        config=_BY_WEBSOCKET,
+    ),
+    Input(
+        "200 clients with 20 deflated messages of 900 KB",
+        _frames(200, _deflated(900_000, 20)),
+        config=_BY_WEBSOCKET,
+    ),
 ]

@@ -71,13 +71,14 @@ class TlsLayer:
         Raises:
             LayerError: the handshake failed, or a record is damaged.
         """
+        self.is_holding = False  # nothing that has failed holds anything
         if self._has_failed:
             return b""
         self._arrived.write(data)
         if not self.is_established and not self._shake_hands():
             return b""
         pieces: list[bytearray] = []
-        unwrapping, steps, self.is_holding = self._unwrapping, 0, False
+        unwrapping, steps = self._unwrapping, 0
         plain, most = unwrapping.plain, unwrapping.allowance
         try:
             # What is read into a new object each time costs ten times as much.

@@ -3,7 +3,7 @@
 A record or a frame can hold a single byte, so that a read of 256 KB is eleven thousand records, or
 forty thousand frames, and hundreds of clients can send that at once. What there is no time for
 stays in the layer, whose client is not read from until it has gone on, which is a little in each
-turn at least.
+turn at least. Nor is there time for all that a kilobyte of each of them may inflate to.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from __future__ import annotations
 import sys
 
 STEPS_OF_TURN = 1500  # of one or two microseconds
-STEPS_MIN = 16  # of one client in a turn, whatever others have used
-BYTES_OF_STEP = 4096  # of a record
+STEPS_MIN = 4  # of one client in a turn, whatever others have used
+BYTES_OF_STEP = 4096  # of what a record or a frame holds, inflated
 RECORD_BYTES_MAX = 1 << 14  # in plain (RFC 8446, 5.1)
 
 

@@ -18,7 +18,7 @@ from websockets.exceptions import ProtocolError
 from websockets.frames import Close, CloseCode, Opcode
 
 from jetstream_server.base.limits import TURN_READ_BYTES
-from jetstream_server.net.unwrapping import Unwrapping
+from jetstream_server.net.unwrapping import BYTES_OF_STEP, Unwrapping
 
 try:
     from websockets.speedups import apply_mask
@@ -78,6 +78,7 @@ class FrameReader:
         self._inflater: zlib._Decompress | None = None  # while a compressed message goes on
         self._packed = b""  # what is to be inflated
         self._is_inflating = False  # there is more to inflate, though nothing arrives
+        self._slice_bytes = _SLICE_BYTES  # to inflate at once
         self._inflatable = 0  # bytes by which the current message may still grow
 
     def take_answers(self) -> bytes:
@@ -97,6 +98,7 @@ class FrameReader:
         pieces: list[bytes] = []
         size = steps = 0
         most = self._unwrapping.allowance
+        self._slice_bytes = min(_SLICE_BYTES, most * BYTES_OF_STEP)
         self.is_holding = False
         try:
             while self.goodbye is None:
@@ -105,7 +107,7 @@ class FrameReader:
                     return b"".join(pieces)
                 pieces.append(piece)
                 size += len(piece)
-                steps += 1
+                steps += 1 + len(piece) // BYTES_OF_STEP
                 if size >= READ_BYTES or steps >= most:
                     self.is_holding = True
                     return b"".join(pieces)
@@ -231,7 +233,7 @@ class FrameReader:
         """Return a slice of a compressed message."""
         inflater = self._inflater
         assert inflater is not None
-        wanted = min(_SLICE_BYTES, self._inflatable + 1)  # one more tells that it is too much
+        wanted = min(self._slice_bytes, self._inflatable + 1)  # one more tells that it is too much
         try:
             piece = inflater.decompress(self._packed, wanted)
         except zlib.error as error:

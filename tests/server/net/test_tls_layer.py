@@ -83,9 +83,28 @@ def test_very_many_records_come_in_shares_of_what_a_turn_has_time_for(pki: Any) 
             unwrapping.begin()
         shares.append(layer.receive(b""))
     # One turn, then the least twice, as it is over, and another turn.
-    assert [len(share) for share in shares] == [100, 16, 16, 100, 16, 2 + 16_000]
+    assert [len(share) for share in shares] == [100, 4, 4, 100, *[4] * 10, 2 + 16_000, 0]
     assert b"".join(shares) == words + b"x" * 16_000
     assert not layer.is_over
+
+
+def test_what_has_failed_holds_nothing(pki: Any) -> None:
+    """Or whoever asks for what is held would ask for ever."""
+    unwrapping = Unwrapping(1)
+    client, layer = Client(pki.client_context()), TlsLayer(context_of(pki), unwrapping)
+    connected(pki, client, layer)
+    for _ in range(20):
+        client.tls.write(b"x")
+    assert layer.receive(client.leaving.read()) and layer.is_holding
+
+    class Broken:
+        def write(self, data: bytes) -> None:
+            raise ssl.SSLError("nothing can be sent")
+
+    layer._tls = Broken()  # type: ignore[assignment]
+    layer.send(b"PONG\r\n")
+    assert layer.is_over
+    assert layer.receive(b"") == b"" and not layer.is_holding
 
 
 def test_what_is_sent_early_waits(pki: Any) -> None:

@@ -11,6 +11,8 @@ def test_all_clients_share_a_turn_and_each_has_a_little_of_it() -> None:
     unwrapping = Unwrapping(100)
     assert unwrapping.allowance == 100
     unwrapping.spend(90)
+    assert unwrapping.allowance == 10
+    unwrapping.spend(8)
     assert unwrapping.allowance == STEPS_MIN
     unwrapping.spend(1000)
     assert unwrapping.allowance == STEPS_MIN

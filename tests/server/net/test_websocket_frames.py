@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from jetstream_server.net.unwrapping import STEPS_OF_TURN, Unwrapping
+from jetstream_server.net.unwrapping import BYTES_OF_STEP, STEPS_MIN, STEPS_OF_TURN, Unwrapping
 from jetstream_server.net.websocket_frames import (
     READ_BYTES,
     BrokenFrameError,
@@ -236,6 +236,20 @@ def test_what_inflates_comes_in_shares() -> None:
         shares.append(len(reader.receive(b"")))
     assert sum(shares) == 30 * (LIMIT - 7)
     assert max(shares) < 1.2 * READ_BYTES
+
+
+def test_what_inflates_for_many_is_shared_out_among_them() -> None:
+    """What two hundred clients had inflated kept everybody waiting for 1.4 seconds."""
+    unwrapping = Unwrapping(STEPS_OF_TURN)
+    readers = [FrameReader(1 << 20, unwrapping) for _ in range(100)]
+    sent = frame(FINAL | PACKED | BINARY, packed(bytes(900_000)))
+    turns = [sum(len(reader.receive(sent)) for reader in readers)]
+    while any(reader.is_holding for reader in readers):
+        unwrapping.begin()
+        turns.append(sum(len(each.receive(b"")) for each in readers if each.is_holding))
+    assert sum(turns) == 100 * 900_000
+    # A turn, a slice by which one goes too far, and the least of all.
+    assert max(turns) <= (STEPS_OF_TURN + 100 * 2 * STEPS_MIN) * BYTES_OF_STEP + (1 << 16)
 
 
 def test_what_follows_the_last_block_is_nobodys() -> None:
