@@ -552,10 +552,8 @@ class Catalog:
         context, output, workload = self.context, self.context.output, self.context.workload
         ready = list(context.ready)
         context.ready.clear()
-        enough, enough_units = (
-            output.delivered_bytes + TURN_BYTES,
-            workload.used + workload.timer_units,
-        )
+        enough = output.delivered_bytes + TURN_BYTES
+        enough_units = workload.used + workload.timer_units
         late: dict[Runnable, None] = {}
         for number, runnable in enumerate(ready):
             is_enough = (
