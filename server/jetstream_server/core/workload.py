@@ -58,6 +58,7 @@ class Workload:
     Attributes:
         is_held: the disk is behind.
         used: what this turn has taken on.
+        was_long: the last turn had no time left for more, and was no short one.
         is_short: this turn is for those who say something new.
         timer_units: what this turn takes on for the timers of each account, and for its consumers.
         waiting: those who want something taken on; whoever got nothing in this turn comes first, in
@@ -71,15 +72,17 @@ class Workload:
         self.is_held = False
         self._units_max = units_max
         self.used = 0.0
+        self.was_long = False
         self.is_short = False
         self.timer_units = float(UNITS_OF_TIMERS)
         self.waiting: list[Waiting] = []
         self._unserved = 0  # of them, how many got nothing in this turn
         self._held_up: list[Waiting] = []  # until the disk is not behind any more
         self._put_off: set[object] = set()  # clients that go on in this turn, having waited
+        self._part_of_fresh = units_max / PART_OF_FRESH
+        self._long = units_max - self._part_of_fresh  # what makes a turn a long one
         self._most = float(units_max)  # that this turn takes on
         self._most_of_put_off = self._most
-        self._was_long = False  # the last turn was
         self._served: set[object] = set()  # the clients that got something
         self.turn = 0
         self.handing = HandingOver()
@@ -99,16 +102,14 @@ class Workload:
 
         Args:
             hears: it has something to do that clients have sent.
-            has_fresh: some of them were not put off.
+            has_fresh: some of them were not put off; it matters after a long turn, and if somebody
+                was put off.
         """
         self.turn += 1
         self._hears = hears
-        self.is_short = has_fresh and self._was_long
+        if self.was_long or self.is_short:
+            self._shorten(is_short=has_fresh and self.was_long)
         self._slices_left = 0 if self.is_short else 1
-        part = self._units_max / PART_OF_FRESH
-        self._most = part if self.is_short else self._units_max
-        self._most_of_put_off = self._units_max - (part if has_fresh else 0)
-        self.timer_units = UNITS_OF_TIMERS / PART_OF_FRESH if self.is_short else UNITS_OF_TIMERS
         self._waited_since, self._waits_since = self._waits_since, 0
         if self.used:
             self.used = 0.0
@@ -129,7 +130,13 @@ class Workload:
                 else:
                     self.waiting.append(waiting)
         if self.waiting:
+            self._most_of_put_off = self._long if has_fresh else self._most
             self._go_on()
+
+    def _shorten(self, *, is_short: bool) -> None:
+        self.is_short = is_short
+        self._most = self._part_of_fresh if is_short else self._units_max
+        self.timer_units = UNITS_OF_TIMERS / PART_OF_FRESH if is_short else UNITS_OF_TIMERS
 
     def end(self, *, is_long: bool = False) -> None:
         """The turn is over: what it has to say leaves now.
@@ -138,9 +145,7 @@ class Workload:
             is_long: it has taken as long as a turn may, whatever it was for.
         """
         has_sliced = self._slices_left <= 0 and not self.is_short
-        self._was_long = not self.is_short and (
-            is_long or has_sliced or self.used >= self._units_max * (1 - 1 / PART_OF_FRESH)
-        )
+        self.was_long = not self.is_short and (is_long or has_sliced or self.used >= self._long)
         self._slices_left = 0
 
     def takes_slice(self, waits_since: int) -> bool:

@@ -310,8 +310,11 @@ class Node:
         self._reviewed_left = REVIEWED_OF_TURN_MAX
         workload = self.workload
         hears = bool(self._fed or self._strangers)
-        has_fresh = self._fed.has_fresh or self._strangers.has_fresh
-        if workload.is_due:  # who has waited comes first
+        is_due = workload.is_due
+        has_fresh = (is_due or workload.was_long) and (
+            self._fed.has_fresh or self._strangers.has_fresh
+        )
+        if is_due:  # who has waited comes first
             fresh = self._fed.take_fresh()
             workload.begin(hears=hears, has_fresh=has_fresh)
             for session in fresh:
