@@ -25,9 +25,9 @@ from tests.connector_sim.scenes import (
 from tests.connector_sim.world import World
 
 TASKS = 64
-ROWS = 12  # of each task
+ROWS = 24  # of each task
 # All of them are in the middle of their rows.
-UNTIL_LOST_S = 0.012
+UNTIL_LOST_S = 0.015
 LIMIT_S = 120
 
 
