@@ -7,7 +7,6 @@ whoever refused it.
 from __future__ import annotations
 
 import asyncio
-import math
 import ssl
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -188,6 +187,7 @@ class ServerLink:
 
         Raises:
             UnreachableError: there is no connection.
+            UnansweredError: nobody answered in time, or before the connection was lost.
             RefusedError: the user may not listen to this.
         """
         self._check_connected()
@@ -200,17 +200,36 @@ class ServerLink:
                 subscription = await self._client.subscribe(
                     subject, cb=on_message, pending_bytes_limit=_LISTENING_BYTES
                 )
-                # What the server has against it comes before the answer to a ping. The client's
-                # first one may overtake the subscription.
-                for _ in range(2):
-                    await self._client.flush(math.ceil(self.target.request_timeout_s))
             except (Error, OSError, ValueError) as error:
                 raise UnreachableError(_words(error)) from None
             listening = Listening(subscription, self._client)
-            if refused.done():
+            try:
+                # What the server has against it comes before the answer to a ping. The client's
+                # first one may overtake the subscription.
+                for _ in range(2):
+                    await self._ping(refused)
+            except BaseException:
                 await listening.close()
-                raise refused.result()
+                raise
         return listening
+
+    async def _ping(self, refused: asyncio.Future[AskingError]) -> None:
+        """Return once the server has heard all that was said before; raise what is refused."""
+        heard: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        both: set[asyncio.Future[Any]] = {refused, heard}
+        try:
+            # Not `flush`, which cancels what it waits for when nobody wants it any more, or after
+            # its time: the client gives the answer to it nevertheless, and then reads no more.
+            await self._client._send_ping(heard)
+        except (Error, OSError) as error:
+            raise UnreachableError(_words(error)) from None
+        await asyncio.wait(
+            both, timeout=self.target.request_timeout_s, return_when=asyncio.FIRST_COMPLETED
+        )
+        if refused.done():
+            raise refused.result()
+        if not heard.done():
+            raise self._unanswered()
 
     def _check_connected(self) -> None:
         if not self._client.is_connected:
@@ -239,10 +258,13 @@ class ServerLink:
         except NoRespondersError:
             raise UnreachableError(f"Nobody listens to '{subject}'.") from None
         except TimeoutError:
-            seconds = self.target.request_timeout_s
-            raise UnansweredError(f"There was no answer within {seconds:g} s.") from None
+            raise self._unanswered() from None
         except (Error, OSError, ValueError) as error:
             raise UnreachableError(_words(error)) from None
+
+    def _unanswered(self) -> UnansweredError:
+        seconds = self.target.request_timeout_s
+        return UnansweredError(f"There was no answer within {seconds:g} s.")
 
     async def _connect(self) -> None:
         """Connect, and again with a new client whenever one has given up for good."""

@@ -180,6 +180,42 @@ def test_a_connection_that_the_server_ends_is_made_anew(run, connected, server):
     run(work())
 
 
+def test_who_stops_listening_before_it_has_begun_ends_nothing_else(run, connected):
+    """nats-py reads no more once an answer comes to a ping for which nobody waits any more."""
+
+    async def work():
+        async with connected() as world:
+            link = world.console.link
+            listened = set(link.client._subs)
+            listening = asyncio.create_task(link.listen("news", print))
+            while not link.client._pongs:
+                await asyncio.sleep(0)  # and no longer, or the answer is there
+            listening.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await listening
+            await until(lambda: set(link.client._subs) == listened)
+            for _ in range(3):
+                await world.console.api.ask("INFO")
+
+    run(work())
+
+
+def test_who_hears_nothing_about_listening_gives_it_up_and_ends_nothing_else(run, connected):
+    async def work():
+        async with connected(request_timeout_s=0.2) as world:
+            link = world.console.link
+            listened = set(link.client._subs)
+            first = asyncio.get_running_loop().create_future()
+            link.client._pongs.append(first)  # it takes the answer
+            with pytest.raises(UnansweredError, match=r"no answer within 0.2 s"):
+                await link.listen("news", print)
+            assert first.done() and set(link.client._subs) == listened
+            await link.client._send_ping()  # whose answer is for who has given it up
+            await world.console.api.ask("INFO")
+
+    run(work())
+
+
 def test_what_is_listened_to_is_handed_over_until_it_is_closed(run, connected):
     async def work():
         async with connected() as world:
