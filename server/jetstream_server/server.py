@@ -53,6 +53,19 @@ if TYPE_CHECKING:
 _FADING_SECONDS = 0.02
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Reread:
+    """A configuration that was read again.
+
+    Attributes:
+        authenticator: of its users, of whom there may be thousands; None where an operator's JWTs
+            say who they are.
+    """
+
+    options: ServerOptions
+    authenticator: Authenticator | None
+
+
 class Server:
     """One server process.
 
@@ -73,7 +86,7 @@ class Server:
         self._reread = reread or _no_file
         self._streams: AccountStreams | None = None
         self._operator_accounts: OperatorAccounts | None = None
-        self._reloads: Reloads | None = None
+        self._reloads: Reloads[_Reread] | None = None
         self._fading: asyncio.Task[None] | None = None
         self._ended = asyncio.Event()
         self._exit_code = 0
@@ -106,7 +119,7 @@ class Server:
             busy_poll_ns = options.busy_poll_ns if has_core_to_spare() else 0
             pump = Pump(node, commit, clock, self._fail, busy_poll_ns=busy_poll_ns)
             self._reloads = Reloads(
-                self._reread, lambda read: self._take_reload(read, pump, listeners)
+                self._read_again, lambda read: self._take_reload(read, pump, listeners)
             )
             loop = asyncio.get_running_loop()
             contain_callbacks(loop, node.containment, clock, self._fail)
@@ -235,8 +248,13 @@ class Server:
         assert self._reloads is not None, "there are clients, so the server runs"
         self._reloads.ask(told)
 
+    def _read_again(self) -> _Reread:
+        """Read the configuration; called in the thread."""
+        options = self._reread()
+        return _Reread(options, _authenticator(options) if options.operator is None else None)
+
     def _take_reload(
-        self, read: ServerOptions | Exception, pump: Pump, listeners: Listeners
+        self, read: _Reread | Exception, pump: Pump, listeners: Listeners
     ) -> tuple[str, int]:
         """Follow a configuration that was read again, and the certificates that it names.
 
@@ -255,7 +273,7 @@ class Server:
         return wrong, now
 
     def _follow_reread(
-        self, read: ServerOptions | Exception, node: Node, listeners: Listeners, now: int
+        self, read: _Reread | Exception, node: Node, listeners: Listeners, now: int
     ) -> None:
         """Follow what was read again, and log what became of it.
 
@@ -265,12 +283,12 @@ class Server:
         try:
             if isinstance(read, Exception):
                 raise read
-            options = self._with_accounts(read, now)
+            options = self._with_accounts(read.options, now)
             said = changes(self.options, options)
             listener = _advertised(node, options)
             terms = listeners.terms(options, listener)
             self.log.follow(LogSettings.of(options))
-            self._follow(node, options, now)
+            self._follow(node, options, read.authenticator, now)
         except ConfigError as error:
             text = str(error).rstrip("\n")
             self.log.write("ERR", f"Failed to reload server configuration: {text}")
@@ -290,14 +308,20 @@ class Server:
         if listeners.pinned_certs != pins:
             listeners.part_with_unpinned(node)
 
-    def _follow(self, node: Node, options: ServerOptions, now: int) -> None:
+    def _follow(
+        self, node: Node, options: ServerOptions, authenticator: Authenticator | None, now: int
+    ) -> None:
         """Follow what options say about accounts and users.
+
+        Args:
+            authenticator: knows the users; None where an operator's JWTs say who they are.
 
         Raises:
             ConfigError: they cannot be followed; then nothing has changed.
         """
         known = set(node.accounts)
-        gatekeeper, was_half = _gatekeeper(options, self.log.write), node.is_half_reloaded
+        gatekeeper: Gatekeeper = authenticator or _gatekeeper(options, self.log.write)
+        was_half = node.is_half_reloaded
         node.is_half_reloaded = True
         try:
             reload(node, options, gatekeeper, now)
@@ -321,7 +345,7 @@ class Server:
         from jetstream_server.monitor.claims_services import ClaimsServices
 
         accounts.follow = lambda now: self._follow(
-            node, accounts.with_accounts(self.options, now), now
+            node, accounts.with_accounts(self.options, now), None, now
         )
         ClaimsServices(node, operator, accounts).subscribe()
 
@@ -367,11 +391,15 @@ def _advertised(node: Node, options: ServerOptions) -> Listener:
 
 def _gatekeeper(options: ServerOptions, note: Callable[[str, str], None]) -> Gatekeeper:
     if options.operator is None:
-        return Authenticator(users_of(options), options.no_auth_user, _nonce)
+        return _authenticator(options)
     # Imported here: most servers have no operator, and start sooner without the models.
     from jetstream_server.node.auth.operator import OperatorGatekeeper
 
     return OperatorGatekeeper(options.operator, accounts_of(options), _nonce, note)
+
+
+def _authenticator(options: ServerOptions) -> Authenticator:
+    return Authenticator(users_of(options), options.no_auth_user, _nonce)
 
 
 def _no_file() -> ServerOptions:

@@ -11,14 +11,15 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 from threading import Thread
-
-from jetstream_server.config.options import ServerOptions
+from typing import Generic, TypeVar
 
 # WhenReloaded once: what was wrong, empty if it is followed; and the time.
 WhenReloaded = Callable[[str, int], None]
 
+FromFile = TypeVar("FromFile")
 
-class Reloads:
+
+class Reloads(Generic[FromFile]):
     """Reads a configuration anew whenever somebody asks.
 
     Args:
@@ -29,8 +30,8 @@ class Reloads:
 
     def __init__(
         self,
-        read: Callable[[], ServerOptions],
-        follow: Callable[[ServerOptions | Exception], tuple[str, int]],
+        read: Callable[[], FromFile],
+        follow: Callable[[FromFile | Exception], tuple[str, int]],
     ) -> None:
         self._read = read
         self._follow = follow
@@ -52,13 +53,13 @@ class Reloads:
 
     def _serve(self, asking: list[WhenReloaded]) -> None:
         try:
-            read: ServerOptions | Exception = self._read()
+            read: FromFile | Exception = self._read()
         except Exception as error:
             read = error
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is waiting
             self._loop.call_soon_threadsafe(self._took, read, asking)
 
-    def _took(self, read: ServerOptions | Exception, asking: list[WhenReloaded]) -> None:
+    def _took(self, read: FromFile | Exception, asking: list[WhenReloaded]) -> None:
         self._is_reading = False
         try:
             wrong, now = self._follow(read)

@@ -39,6 +39,9 @@ def arrange_accounts(node: Node, options: ServerOptions) -> None:
         node.add_account(name)
     for name, account in node.accounts.items():
         given = configured.get(name)
+        if given is not None and given is account.arranged:
+            continue  # where one of thousands changes the others are what they were
+        account.arranged = given
         account.mappings = made.get(name)
         account.limits = ClientLimits()
         account.trace_terms = None
@@ -78,7 +81,8 @@ def reload(node: Node, options: ServerOptions, authenticator: Gatekeeper, now: i
     arrange_accounts(node, options)
     before, after = accounts_of(node.options), accounts_of(options)
     for name, account in node.accounts.items():
-        if before.get(name) != after.get(name):
+        old, new = before.get(name), after.get(name)
+        if old is not new and old != new:
             account.updated_at = now
     node.authenticator = authenticator
     node.options = options

@@ -41,6 +41,22 @@ def node(make_node):
     return node
 
 
+def test_an_account_that_goes_and_comes_back_has_its_limits_again(node):
+    old, account = node.options, node.accounts["A"]
+    limited = AccountOptions("A", users("a", "b"), max_payload=5)
+    follow(node, options(limited))
+    limits = account.limits
+    assert limits.payload_bytes_max == 5
+    follow(node, options(limited, AccountOptions("C")))
+    assert account.limits is limits  # nothing is made again for those that stay
+    follow(node, options(AccountOptions("C")))
+    assert account.limits.payload_bytes_max == -1
+    follow(node, options(limited))
+    assert account.limits.payload_bytes_max == 5
+    follow(node, old)
+    assert account.limits.payload_bytes_max == -1
+
+
 def test_who_is_still_known_stays(node, connect):
     a = connect(b"a")
     a.say(b"SUB x 1\r\n")

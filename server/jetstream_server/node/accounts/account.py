@@ -26,6 +26,7 @@ from jetstream_server.node.trace_request import TraceTerms
 from jetstream_server.structures.deadline_heap import DeadlineHeap
 
 if TYPE_CHECKING:
+    from jetstream_server.config.options import AccountOptions
     from jetstream_server.jetstream.catalog.catalog import Catalog
 
 
@@ -55,6 +56,7 @@ class Account:
         containment: of exceptions that nobody foresaw.
         router: delivers what its clients publish.
         catalog: its streams, None while JetStream is off for it.
+        arranged: the options that it follows; None where none are configured.
         limits: of its clients.
         updated_at: when its options last changed, 0 if not since the start.
         mappings: of what its clients publish, None if there are none.
@@ -80,6 +82,7 @@ class Account:
         self.containment = containment
         self.router = Router(self.sublist, random, self.store_failed, containment, deliveries)
         self.catalog: Catalog | None = None
+        self.arranged: AccountOptions | None = None
         self.limits = ClientLimits()
         self.updated_at = 0
         self.mappings: SubjectMappings | None = None
