@@ -49,7 +49,7 @@ _ROUNDS_MAX = 16
 
 # What clients say is acted on in pieces, so that nobody has to wait for all that another has said.
 # What they publish counts little: a whole run of messages is one.
-OPS_OF_TURN_MAX = 1000
+OPS_OF_TURN_MAX = 500
 READ_OF_TURN_MAX = 2000  # of some microseconds
 # Of all together who have not signed in: to look at who somebody is takes up to 0.2 ms, and a
 # thousand may say it at once. Nobody who has signed in waits for them.

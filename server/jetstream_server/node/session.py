@@ -145,6 +145,7 @@ class Session:
         last_activity: when it was last heard.
         tls: what TLS has told about it.
         parser: makes ops of its bytes.
+        unheard_bytes: how much came since it was heard last.
         sign_in: who it says it is.
         user: who it is, None for nobody yet.
         account: where it publishes and subscribes.
@@ -193,6 +194,7 @@ class Session:
         self._unreviewed = 0
         self._pings = Pings(now, options.ping_interval_ns)  # when to ask whether it is there
         self._ops: list[Op] = []  # heard, and not acted on
+        self.unheard_bytes = 0
         # What this turn's ops count in addition: subscriptions to long subjects, and messages that
         # were looked at one by one.
         self._ops_more = 0
@@ -213,6 +215,7 @@ class Session:
             node.to_read -= len(ops) + len(data) // BYTES_OF_READ_OP
         else:
             self.parser.put_off(data)
+        self.unheard_bytes += len(data)
         node.note_input(self)
 
     def take_output(self) -> bytes:
@@ -274,6 +277,7 @@ class Session:
             On how much.
         """
         self._now = self.last_activity = now
+        self.unheard_bytes = 0
         answers = self.answers
         if answers.postponed:
             if not self.closing:

@@ -3,8 +3,9 @@
 A thousand clients may say much at once, and whoever says little meanwhile is not to wait for all of
 it. So everybody is heard in small shares where there are many, and those who have more wait again,
 behind the others. Whoever says something new is heard before those who wait, who have half of each
-turn. Only those for whose messages there was no time are heard before everybody, or others would
-always be quicker.
+turn; and of those who do, whoever says little before who says much, as a thousand who say much at
+once are not heard in one turn. Only those for whose messages there was no time are heard before
+everybody, or others would always be quicker.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from jetstream_server.node.session import Session
 # The largest and the smallest share; to come to a session takes as long as an operation.
 OPS_OF_SESSION_MAX = 500
 OPS_OF_SESSION_MIN = 4
+LITTLE_BYTES = 1024  # it is little for who has said no more
 
 Hear = Callable[[Session, int, int], int]
 
@@ -95,14 +97,20 @@ class SessionQueue:
                 (self._late, late),
                 (self._waiting, waiting),
             )
-        left, heard_late = self._ops_max, list[Session]()
+        little = {each: None for each in fresh if each.unheard_bytes <= LITTLE_BYTES}
+        much = {each: None for each in fresh if each not in little} if little else fresh
+        left, reserve, heard_late = self._ops_max, 0, list[Session]()
         unheard: list[Iterable[Session]] = []
-        for sessions in (late, fresh, waiting):
+        for sessions in (late, little, much, waiting):
             if not sessions:
                 continue
-            # The others have half of it.
-            is_last = sessions is waiting or (sessions is fresh and not waiting)
-            reserve = 0 if is_last else left // 2
+            # The others have half of it; who says much, what those who say little leave.
+            if sessions is late:
+                reserve = left // 2
+            elif sessions is waiting or not waiting:
+                reserve = 0
+            elif sessions is little or not little:
+                reserve = left // 2
             share = max((left - reserve) // len(sessions), OPS_OF_SESSION_MIN)
             most = min(share, OPS_OF_SESSION_MAX)
             heard = iter(sessions)

@@ -6,12 +6,14 @@ from random import Random
 
 import pytest
 from jetstream_server.node.session_queue import (
+    LITTLE_BYTES,
     OPS_OF_SESSION_MAX,
     OPS_OF_SESSION_MIN,
     SessionQueue,
 )
 
 TURN = 1000
+OP_BYTES = 10
 
 
 class Said:
@@ -19,6 +21,7 @@ class Said:
 
     def __init__(self, ops: int) -> None:
         self.ops = ops
+        self.unheard_bytes = ops * OP_BYTES
         self.is_put_off = False
         self.heard_in: list[int] = []  # turns
 
@@ -44,6 +47,7 @@ class Turns:
             assert 0 < ops_max <= OPS_OF_SESSION_MAX
             done = min(session.ops, ops_max)
             session.ops -= done
+            session.unheard_bytes = 0
             session.heard_in.append(self.number)
             acted[0] += done
             if session.ops:
@@ -73,12 +77,30 @@ def test_whoever_comes_with_little_goes_ahead_of_a_crowd(turns):
 
 
 @pytest.mark.parametrize("others", [1, 10, 100, 1000])
+def test_whoever_says_little_with_a_crowd_that_says_much_is_heard_at_once(turns, others):
+    quiet = Said(LITTLE_BYTES // OP_BYTES)
+    turns.come(*(much := [Said(400) for _ in range(others)]), quiet)
+    turns.take()
+    assert quiet.ops == 0 and any(each.ops < 400 for each in much)
+
+
+@pytest.mark.parametrize("others", [1, 10, 100, 1000])
 def test_whoever_comes_with_a_crowd_waits_for_a_small_share_of_each(turns, others):
     quiet = Said(1)
-    turns.come(*(Said(400) for _ in range(others)), quiet)
+    turns.come(*(Said(100) for _ in range(others)), quiet)
     while quiet.ops:
         turns.take()
     assert turns.number <= 1 + others * OPS_OF_SESSION_MIN // TURN
+
+
+def test_a_crowd_that_says_little_leaves_who_waits_half_of_the_turn(turns):
+    waiting = [Said(2000) for _ in range(4)]
+    turns.come(*waiting)
+    turns.take()
+    left = sum(each.ops for each in waiting)
+    turns.come(*(Said(50) for _ in range(100)), *(Said(400) for _ in range(100)))
+    turns.take()
+    assert left - sum(each.ops for each in waiting) == TURN // 2
 
 
 def test_the_only_one_has_a_large_share(turns):
@@ -163,6 +185,7 @@ def test_nobody_is_forgotten_or_heard_for_nothing(turns, seed):
         if all_of_them and random.random() < 0.5:
             again = random.choice(all_of_them)
             again.ops += 1
+            again.unheard_bytes += OP_BYTES
             turns.come(again)
         is_short = turns.queue.has_fresh and random.random() < 0.3
         assert turns.take(is_short=is_short) <= TURN
