@@ -9,7 +9,13 @@ import pytest
 from jetstream_server.base import limits
 from jetstream_server.core import workload
 from jetstream_server.jetstream.wire.go_duration import DURATION_NS_MAX
-from jetstream_server.net import descriptors, handshakes, password_threads, websocket_upgrade
+from jetstream_server.net import (
+    descriptors,
+    handshakes,
+    password_threads,
+    read_buffer,
+    websocket_upgrade,
+)
 from jetstream_server.node import node, session_queue
 from jetstream_server.node.auth import expected_replies
 
@@ -43,6 +49,9 @@ def test_there_are_rows():
         ("in a turn", session_queue.OPS_OF_SESSION_MAX),
         ("Steps of TLS handshakes", handshakes.STEPS_OF_TURN),
         ("who have not signed in", node.OPS_OF_STRANGERS_MAX),
+        ("from all sockets together", read_buffer.ROUND_BYTES),
+        ("from all sockets together", read_buffer.READ_BYTES_MIN),
+        ("in a turn", session_queue.LITTLE_BYTES),
         ("as it comes", node.READ_OF_TURN_MAX),
         ("of clients that are gone", node.GIVEN_UP_OF_TURN_MAX),
         ("waits for the disk", limits.UNFLUSHED_HIGH_BYTES),

@@ -16,6 +16,7 @@ from benchmarks.wire import LoadError, Wire
 
 _CREDENTIALS = tuple(USER.items())
 _LONG = b".".join([b"a"] * 1500)
+_THREADS = 32  # that send at the same time
 _STARS_OF_LONG = 400  # and more, in patterns that match it
 
 
@@ -54,6 +55,22 @@ def say(port: int, frames: Sequence[bytes], **credentials: str) -> None:
                 left -= kept.count(b"PONG\r\n")
                 kept = kept.rpartition(b"PONG\r\n")[2][-6:]
             sending.result()
+
+
+def _large_messages(clients: int, size: int, times: int) -> Act:
+    """Have so many clients publish so many messages each at the same time, to nobody."""
+    frames = b"PUB nobody %d\r\n%b\r\n" % (size, bytes(size)) * times
+
+    def act(port: int) -> None:
+        with contextlib.ExitStack() as stack:
+            wires = [stack.enter_context(Wire(port, TIMEOUT_S)) for _ in range(clients)]
+            time.sleep(0.3)  # what they are told when they come
+            with ThreadPoolExecutor(_THREADS) as pool:
+                list(pool.map(lambda wire: wire.sock.sendall(frames), wires))
+            for wire in wires:
+                wire.ping()
+
+    return act
 
 
 def said(frame: Callable[[int], bytes], count: int, before: bytes = b"") -> Act:
@@ -344,6 +361,7 @@ CROWDS = [
         "20 messages each of which ends 10,000 subscriptions",
         lambda port: say(port, [_ending(number) for number in range(20)]),
     ),
+    Input("200 clients with 3 messages of 900 KB", _large_messages(200, 900_000, 3)),
     Input(
         "2,000 messages for 5,000 subscriptions, and one more each time",
         said(

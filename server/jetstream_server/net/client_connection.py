@@ -17,6 +17,7 @@ from jetstream_server.base.limits import OUTBOX_HIGH_BYTES, OUTBOX_LOW_BYTES
 from jetstream_server.core.containment import Incident
 from jetstream_server.net.listening import peer_of
 from jetstream_server.net.pump import Pump
+from jetstream_server.net.read_buffer import READ_BYTES_MIN
 from jetstream_server.node.listener import Listener
 from jetstream_server.node.session import Session
 from jetstream_server.protocol import errors as faults
@@ -26,7 +27,7 @@ from jetstream_server.protocol.errors import Fault
 _CLOSING_NS_MAX = 10 * SECOND
 
 
-class ClientConnection(asyncio.Protocol):
+class ClientConnection(asyncio.BufferedProtocol):
     """One TCP connection."""
 
     def __init__(self, pump: Pump, listener: Listener | None = None) -> None:
@@ -49,6 +50,17 @@ class ClientConnection(asyncio.Protocol):
         if self._pump.node.lame_duck is not None:
             self._session.close("Server Shutdown")  # it came before the listeners closed
         self._pump.wake()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Return where the socket is to be read into."""
+        return self._pump.read_buffer.place()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Take so many bytes that were read."""
+        read_buffer = self._pump.read_buffer
+        self.data_received(read_buffer.take(nbytes))
+        if nbytes >= READ_BYTES_MIN and read_buffer.is_spent:
+            self._pump.intake.rest(self)
 
     def data_received(self, data: bytes) -> None:
         """Feed the session; the pump's next turn acts on it."""

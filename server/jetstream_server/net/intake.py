@@ -3,7 +3,8 @@
 There are three reasons not to read from a connection. In each case what its client sends stays in
 the socket, where TCP slows the client down:
 
-- It has used up its share of the turn (`TURN_READ_BYTES`). It goes on with the next turn.
+- It has used up its share of the turn (`TURN_READ_BYTES`), or all together have sent more than a
+  turn should have to do with (`read_buffer.py`). It goes on with the next turn.
 - It publishes while more than `UNFLUSHED_HIGH_BYTES` wait for the disk. It goes on when that is
   less than `UNFLUSHED_LOW_BYTES`. Clients that only listen, acknowledge nothing and ask for
   nothing are never held up by this.
@@ -67,7 +68,12 @@ class Intake:
         self.read_bytes += size
         before, published = self._read.get(source) or (0, source.published)
         self._read[source] = (before + size, published)
-        if before + size >= TURN_READ_BYTES and not self._is_paused(source):
+        if before + size >= TURN_READ_BYTES:
+            self.rest(source)
+
+    def rest(self, source: ReadableConnection) -> None:
+        """Read no more from a connection until the end of the turn."""
+        if not self._is_paused(source):
             self._resting[source] = None
             source.pause_reading()
 

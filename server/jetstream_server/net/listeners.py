@@ -144,7 +144,7 @@ class Listeners:
         self._sockets.close()
 
     async def _serve(self, pump: Pump, bound: socket.socket, kind: str) -> list[asyncio.Server]:
-        def connection() -> asyncio.Protocol:
+        def connection() -> asyncio.BaseProtocol:
             if not self._look_for_room(bound):
                 return TurnedAway()
             # Looked up for everybody who comes: a reload may bring TLS, or take it away.

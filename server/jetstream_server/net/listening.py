@@ -82,7 +82,7 @@ def descriptors_of(listener: socket.socket) -> list[socket.socket]:
 
 
 async def serve(
-    listener: socket.socket, make_connection: Callable[[], asyncio.Protocol]
+    listener: socket.socket, make_connection: Callable[[], asyncio.BaseProtocol]
 ) -> list[asyncio.Server]:
     """Accept connections on a bound socket, until all that this returns are closed."""
     loop = asyncio.get_running_loop()

@@ -27,6 +27,7 @@ from jetstream_server.net.busy_poll import BusyPoll
 from jetstream_server.net.flush_worker import Failures, FlushWorker, Worker
 from jetstream_server.net.handshakes import Handshakes
 from jetstream_server.net.intake import Intake
+from jetstream_server.net.read_buffer import ReadBuffer
 from jetstream_server.net.unwrapping import STEPS_OF_TURN, Unwrapping
 from jetstream_server.node.node import Held, Node
 from jetstream_server.node.session import Session
@@ -70,6 +71,7 @@ class Pump:
         self.clock = clock
         self.connections: dict[Session, Connection] = {}
         self.intake = Intake()  # how much clients may send before they have to wait
+        self.read_buffer = ReadBuffer()
         self.unwrapping = Unwrapping(STEPS_OF_TURN)
         self.handshakes = Handshakes(self.wake)  # how many of them go on in a turn
         self._commit = commit
@@ -112,6 +114,7 @@ class Pump:
             self.node.run(now)
             self._flush_or_release(now)
             self._write(now)
+            self.read_buffer.begin()
             self.unwrapping.begin()
             self.intake.turned(self._unflushed_bytes)
             self.handshakes.turned()

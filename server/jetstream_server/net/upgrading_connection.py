@@ -22,7 +22,7 @@ from jetstream_server.net.websocket_layer import WebsocketLayer
 from jetstream_server.net.websocket_upgrade import WebsocketRules
 
 
-class UpgradingConnection(asyncio.Protocol):
+class UpgradingConnection(asyncio.BufferedProtocol):
     """One TCP connection until it is upgraded.
 
     Args:
@@ -51,6 +51,14 @@ class UpgradingConnection(asyncio.Protocol):
     def _time_out(self) -> None:
         self._refuse(LayerError(HANDSHAKE_FAILURE, "handshake timeout"))
         self._transport.abort()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Return where the socket is to be read into."""
+        return self._pump.read_buffer.place()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Take so many bytes that were read."""
+        self.data_received(self._pump.read_buffer.take(nbytes))
 
     def data_received(self, data: bytes) -> None:
         """Take bytes of the handshake and the request."""
@@ -139,7 +147,7 @@ class UpgradingConnection(asyncio.Protocol):
         self._pump.handshakes.forget(self)
 
 
-def protocol_for(pump: Pump, terms: ListenerTerms) -> asyncio.Protocol:
+def protocol_for(pump: Pump, terms: ListenerTerms) -> asyncio.BaseProtocol:
     """Return what takes one connection on these terms."""
     if terms.websocket is not None:
         return UpgradingConnection(pump, terms, terms.websocket)

@@ -1,0 +1,43 @@
+"""The place into which sockets are read, and how much of all of them until the next turn.
+
+The loop reads from every client that has sent something before a turn acts on it. Two hundred who
+publish messages of a megabyte have 50 MB for it each time, which takes 0.1 s, and everybody else
+waits for that. So once much has been read only a little comes of each of the others, enough for
+whoever says little, and the rest stays in the socket until the turn is over.
+"""
+
+from __future__ import annotations
+
+READ_BYTES_MAX = 1 << 18  # at once
+READ_BYTES_MIN = 4096  # at once, whatever others have sent
+ROUND_BYTES = 6 << 20  # until the next turn, before everybody is read little from
+_PARTS = 8  # what one may have of what is left
+
+
+class ReadBuffer:
+    """A place for what the next socket has; what is read has to be taken before the next read."""
+
+    def __init__(self) -> None:
+        self._place = memoryview(bytearray(READ_BYTES_MAX))
+        self._left = ROUND_BYTES
+
+    def begin(self) -> None:
+        """A turn is over."""
+        self._left = ROUND_BYTES
+
+    @property
+    def is_spent(self) -> bool:
+        """Return whether no more than a little is read from anybody until the next turn."""
+        return self._left <= 0
+
+    def place(self) -> memoryview:
+        """Return where the next socket is read into, and no more than fits in it."""
+        size = self._left // _PARTS
+        if size >= READ_BYTES_MAX:
+            return self._place
+        return self._place[: max(size, READ_BYTES_MIN)]
+
+    def take(self, size: int) -> bytes:
+        """Return what was read into it."""
+        self._left -= size
+        return bytes(self._place[:size])
