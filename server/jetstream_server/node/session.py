@@ -60,6 +60,7 @@ _MESSAGES_OF_OP = 2  # of those that are looked at one by one
 # What CONNECT counts besides itself; one with a signature takes 0.2 ms.
 _OPS_OF_CONNECT = 2
 BYTES_OF_READ_OP = 4096  # of messages, which are read in the time of another op
+_BYTES_OF_JOINED_OP = 32_768  # of a message that has come in pieces, which are put together
 _OPS_OF_SIGNATURE = 20
 
 
@@ -210,9 +211,11 @@ class Session:
             return
         node = self._node
         if node.to_read > 0:
+            joined_bytes = self.parser.joined_bytes
             ops = self.parser.feed(data)
             self._ops += ops
-            node.to_read -= len(ops) + len(data) // BYTES_OF_READ_OP
+            read_bytes = len(data) + self.parser.joined_bytes - joined_bytes
+            node.to_read -= len(ops) + read_bytes // BYTES_OF_READ_OP
         else:
             self.parser.put_off(data)
         self.unheard_bytes += len(data)
@@ -293,13 +296,15 @@ class Session:
             return 0
         ops, self._ops = self._ops, []
         parser = self.parser
+        self._ops_more = number = 0
         if parser.later:
+            joined_bytes = parser.joined_bytes
             ops = ops or parser.read_on(min(ops_max, OPS_MAX))
+            self._ops_more = (parser.joined_bytes - joined_bytes) // _BYTES_OF_JOINED_OP
             if parser.later:
                 self._node.note_input(self)
         trace = self._node.protocol_trace
         is_known = self.user is not None
-        self._ops_more = number = 0
         for op in ops:
             number += 1
             if number + self._ops_more > ops_max:

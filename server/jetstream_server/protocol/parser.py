@@ -87,6 +87,7 @@ class Parser:
         payload_max: largest payload, header block included; an account may lower it.
         headers: whether HPUB is allowed; follows the `headers` option of CONNECT.
         later: pieces that are left for `read_on`; empty when there are none.
+        joined_bytes: of frames that came in pieces and were put together, since the start.
     """
 
     __slots__ = (
@@ -100,6 +101,7 @@ class Parser:
         "_unread_at",
         "control_line_max",
         "headers",
+        "joined_bytes",
         "later",
         "payload_max",
     )
@@ -119,6 +121,7 @@ class Parser:
         self._in_line = False  # ... or before a line feed comes, if its limit allows
         self.later: deque[bytes] = deque()  # the first of them from `_unread_at` on
         self._unread_at = 0
+        self.joined_bytes = 0
 
     def put_off(self, data: bytes) -> None:
         """Take bytes that there is no time to read now."""
@@ -150,6 +153,7 @@ class Parser:
             return []
         chunk = b"".join(self._held)
         self._held.clear()
+        self.joined_bytes += len(chunk)
         return self._parse(chunk, 0, ops_max)
 
     def read_on(self, ops_max: int = OPS_MAX) -> list[Op]:
@@ -168,6 +172,7 @@ class Parser:
         """Parse the held frame with the bytes that it lacks, and then what follows them."""
         frame = b"".join((*self._held, data[:lacking]))
         self._held.clear()
+        self.joined_bytes += len(frame)
         ops = self._parse(frame, 0, ops_max)  # one at most
         return ops if self._ended else ops + self._parse(data, lacking, ops_max)
 
