@@ -10,7 +10,7 @@ from __future__ import annotations
 
 READ_BYTES_MAX = 1 << 18  # at once
 READ_BYTES_MIN = 4096  # at once, whatever others have sent
-ROUND_BYTES = 6 << 20  # until the next turn, before everybody is read little from
+ROUND_BYTES = 4 << 20  # until the next turn, before everybody is read little from
 _PARTS = 8  # what one may have of what is left
 
 
