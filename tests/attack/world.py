@@ -19,7 +19,7 @@ from random import Random
 from typing import Any
 
 from jetstream_server.account_streams import AccountStreams
-from jetstream_server.base.clock import SECOND
+from jetstream_server.base.clock import MILLISECOND, SECOND
 from jetstream_server.base.errors import ConfigError
 from jetstream_server.config.load import load
 from jetstream_server.core.containment import Containment
@@ -56,6 +56,7 @@ from tests.attack.acts import (
 )
 
 START = 1_700_000_000 * SECOND
+STEPS_MAX = 30  # of requests that clients have left behind
 ROUNDS_MAX = 400
 DEADLINES_MAX = 150
 # What one piece of work may take of this processor; a second try settles a doubt.
@@ -344,6 +345,10 @@ class World:
         for session in list(self.node.sessions.values()):
             self.node.close_session(session, "Client Closed", self.now)
         self.turn()
+        # Requests that they left behind may be answered in steps, a millisecond apart.
+        for _ in range(STEPS_MAX):
+            self.now += MILLISECOND
+            self.turn()
         for account in self.node.accounts.values():
             left = [each for each in account.sublist if isinstance(each.outlet, Session)]
             if account.clients or left:

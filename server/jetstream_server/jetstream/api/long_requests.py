@@ -14,7 +14,7 @@ from jetstream_server.jetstream.api.request import Later, Request
 from jetstream_server.jetstream.context import Context
 from jetstream_server.jetstream.slices import Sliced
 
-BODY_AT_ONCE_MAX = 16 * 1024  # bytes
+BODY_AT_ONCE_MAX = 8 * 1024  # bytes
 # What a short request asks for has fewer, unless it is about something long.
 STEPS_AT_ONCE_MAX = 5
 
