@@ -355,7 +355,10 @@ class World:
                 raise FoundError(f"of clients that are gone is left: {account.clients}, {left}")
 
     def close(self) -> None:
-        """End."""
+        """End, and leave no file open: there are thousands of worlds in a process."""
+        self.commit.drain()
+        for file in list(self.commit._files):
+            self.commit.close(file)
         self.streams.close()
 
 
