@@ -23,6 +23,7 @@ from jetstream_server.store.disk.disk import OsDisk
 from jetstream_server.store.vault import FileVault
 
 from tests.node_context import node_context
+from tests.server.net.plug import Plug
 
 READ_BYTES = 256 * 1024
 
@@ -170,44 +171,23 @@ def test_whoever_is_paused_is_resumed(intake: Intake, seed: int) -> None:
 class Transport:
     """A socket that always has more to read, read as libuv does: on and on until it is paused."""
 
-    def __init__(self, served, sends: bytes) -> None:
+    def __init__(self, served, sends: bytes, plug: Plug | None = None) -> None:
         self.connection = ClientConnection(served.pump)
         self.sends = sends
-        self.is_paused = False
+        self.plug = plug or Plug()
         self.read_bytes = 0
-        self.written = b""
-        self.connection.connection_made(self)
+        self.connection.connection_made(self.plug)
         self.connection.data_received(b'CONNECT {"verbose":false,"pedantic":false}\r\n')
 
     def readable(self) -> None:
         for _ in range(32):
-            if self.is_paused:
+            if self.plug.is_paused:
                 return
             self.read_bytes += len(self.sends)
             self.connection.data_received(self.sends)
 
-    def pause_reading(self) -> None:
-        self.is_paused = True
-
-    def resume_reading(self) -> None:
-        self.is_paused = False
-
-    def write(self, data: bytes) -> None:
-        self.written += data
-
-    def is_closing(self) -> bool:
-        return False
-
     def close(self) -> None:
         self.connection.connection_lost(None)
-
-    def set_write_buffer_limits(self, high: int) -> None: ...
-
-    def get_write_buffer_size(self) -> int:
-        return 0
-
-    def get_extra_info(self, name: str):
-        return ("127.0.0.1", 1)
 
 
 def test_a_quiet_client_waits_for_one_share_of_a_flood(running, on_loop):
@@ -223,8 +203,8 @@ def test_a_quiet_client_waits_for_one_share_of_a_flood(running, on_loop):
                 quiet.connection.data_received(b"PING\r\n")
                 served.pump._turn()
                 assert 0 < flood.read_bytes - before < TURN_READ_BYTES + READ_BYTES
-                assert quiet.written.endswith(b"PONG\r\n")
-                quiet.written = b""
+                assert quiet.plug.written.endswith(b"PONG\r\n")
+                quiet.plug.written = b""
             flood.close()
             quiet.close()
 
@@ -338,7 +318,7 @@ def with_stream(running, tmp_path):
         request = b"PUB $JS.API.STREAM.CREATE.S r %d\r\n%b\r\n" % (len(body), body)
         admin.connection.data_received(b"SUB r 1\r\n" + request)
         served.pump._turn()
-        while b'"did_create":true' not in admin.written:
+        while b'"did_create":true' not in admin.plug.written:
             worker.finish()
         while worker.given:
             worker.finish()
@@ -364,14 +344,14 @@ def test_a_quiet_publisher_beside_a_flood_waits_for_two_bounded_flushes(
         quiet.connection.data_received(b"SUB acks 1\r\n")
         unflushed_max = flushes_max = paused = 0
         for _ in range(12):
-            quiet.written = b""
+            quiet.plug.written = b""
             quiet.connection.data_received(b"PUB in.quiet acks 2\r\nhi\r\n")
             flushes = 0
-            while b'"stream":"S"' not in quiet.written:
+            while b'"stream":"S"' not in quiet.plug.written:
                 for _ in range(4):
                     flood.readable()
                     served.pump._turn()
-                    paused += flood.is_paused
+                    paused += flood.plug.is_paused
                     unflushed_max = max(unflushed_max, commit.unflushed_bytes)
                 worker.finish()
                 flushes += 1
@@ -403,7 +383,7 @@ def test_a_consumer_that_does_not_read_holds_a_bounded_backlog(with_stream, on_l
             worker.finish()
         stored = served.node.accounts["$G"].catalog.streams["S"].store.state().bytes
         assert stored > 2 * OUTBOX_HIGH_BYTES
-        stuck = StuckTransport(served, b"")
+        stuck = Transport(served, b"", unread := UnreadPlug())
         pull = b'{"batch":1000000,"no_wait":true}'
         make = b'{"stream_name":"S","config":{"durable_name":"C","ack_policy":"none"}}'
         stuck.connection.data_received(
@@ -420,16 +400,16 @@ def test_a_consumer_that_does_not_read_holds_a_bounded_backlog(with_stream, on_l
             if worker.given:  # the consumer's state, now and then: deliveries wait for it as well
                 worker.finish()
         assert not served.node.stats.slow_consumers
-        assert OUTBOX_HIGH_BYTES / 2 < stuck.held < 2 * OUTBOX_HIGH_BYTES
+        assert OUTBOX_HIGH_BYTES / 2 < unread.held < 2 * OUTBOX_HIGH_BYTES
         delivered = 0
         for _ in range(200):  # it reads again: the rest comes, as fast as it reads
-            delivered, stuck.held = delivered + stuck.held, 0
+            delivered, unread.held = delivered + unread.held, 0
             stuck.connection.resume_writing()
             served.pump._turn()
             if worker.given:
                 worker.finish()
-            assert stuck.held < 2 * OUTBOX_HIGH_BYTES
-        assert delivered + stuck.held > stored - OUTBOX_HIGH_BYTES
+            assert unread.held < 2 * OUTBOX_HIGH_BYTES
+        assert delivered + unread.held > stored - OUTBOX_HIGH_BYTES
         flood.close()
         stuck.close()
         served.close()
@@ -437,8 +417,8 @@ def test_a_consumer_that_does_not_read_holds_a_bounded_backlog(with_stream, on_l
     on_loop(main())
 
 
-class StuckTransport(Transport):
-    """A socket whose other end does not read: what is written stays in the buffer."""
+class UnreadPlug(Plug):
+    """One whose other end does not read: what is written stays in the buffer."""
 
     held = 0
 

@@ -10,6 +10,8 @@ from jetstream_server.net.read_buffer import (
     ReadBuffer,
 )
 
+from tests.server.net.plug import Plug
+
 READS_MAX = 32  # of one socket before libuv looks at the next
 
 
@@ -40,15 +42,14 @@ class Flood:
     def __init__(self, served, holds: bytes) -> None:
         self.connection = ClientConnection(served.pump)
         self.holds = memoryview(holds)
-        self.is_paused = False
-        self.written = b""
-        self.connection.connection_made(self)  # type: ignore[arg-type]
+        self.plug = Plug()
+        self.connection.connection_made(self.plug)  # type: ignore[arg-type]
 
     def readable(self) -> int:
         """Return how much was read."""
         before = len(self.holds)
         for _ in range(READS_MAX):
-            if self.is_paused or not self.holds:
+            if self.plug.is_paused or not self.holds:
                 break
             place = self.connection.get_buffer(65536)
             size = min(len(place), len(self.holds))
@@ -59,28 +60,8 @@ class Flood:
                 break
         return before - len(self.holds)
 
-    def pause_reading(self) -> None:
-        self.is_paused = True
-
-    def resume_reading(self) -> None:
-        self.is_paused = False
-
-    def write(self, data: bytes) -> None:
-        self.written += data
-
-    def is_closing(self) -> bool:
-        return False
-
     def close(self) -> None:
         self.connection.connection_lost(None)
-
-    def set_write_buffer_limits(self, high: int) -> None: ...
-
-    def get_write_buffer_size(self) -> int:
-        return 0
-
-    def get_extra_info(self, name: str):
-        return ("127.0.0.1", 1)
 
 
 def test_who_says_little_does_not_wait_for_all_that_a_crowd_has_sent(running, on_loop) -> None:
@@ -98,14 +79,14 @@ def test_who_says_little_does_not_wait_for_all_that_a_crowd_has_sent(running, on
                 quiet.holds = memoryview(b"PING\r\n")
                 read = sum(each.readable() for each in (*crowd, quiet))
                 assert read <= ROUND_BYTES + READ_BYTES_MIN * (len(crowd) + 1)
-                assert quiet.written.count(b"PONG") == rounds and not quiet.holds
+                assert quiet.plug.written.count(b"PONG") == rounds and not quiet.holds
                 rounds += 1
                 assert rounds < 15
                 served.pump._turn()
-                assert quiet.written.count(b"PONG") == rounds
+                assert quiet.plug.written.count(b"PONG") == rounds
             while served.node.next_deadline() == 0:
                 served.pump._turn()
-            assert [each.written.count(b"PONG") for each in crowd] == [1] * len(crowd)
+            assert [each.plug.written.count(b"PONG") for each in crowd] == [1] * len(crowd)
             for each in (*crowd, quiet):
                 each.close()
 
