@@ -46,6 +46,7 @@ NOTING = {
     "Account.exporters": "looked up when they are first asked for",
     "Cursor.num_pending": "counts only what came since it was last asked",
     "Holding.count_in": "no question: it has bytes counted elsewhere",
+    "SequenceSet.sequences": "put in one array when they are first asked for",
     "StreamReader.source": "made when it is first asked for",
 }
 

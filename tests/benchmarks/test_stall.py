@@ -14,6 +14,7 @@ from benchmarks.servers import OURS
 from benchmarks.stall import __main__ as stall
 from benchmarks.stall.consequences import CONSEQUENCES
 from benchmarks.stall.crowds import CROWDS
+from benchmarks.stall.departures import DEPARTURES
 from benchmarks.stall.inputs import INPUTS, Input
 from benchmarks.stall.sign_ins import SignIns
 from benchmarks.stall.witness import Waits
@@ -40,7 +41,7 @@ def test_a_row_has_a_cell_for_each_heading():
 
 
 def test_names_are_unique():
-    names = [each.name for each in [*INPUTS, *CROWDS, *CONSEQUENCES, *WRAPPED]]
+    names = [each.name for each in [*INPUTS, *CROWDS, *CONSEQUENCES, *WRAPPED, *DEPARTURES]]
     assert len(set(names)) == len(names)
 
 

@@ -26,8 +26,9 @@ from jetstream_server.store.disk.commit import GroupCommit
 from jetstream_server.store.disk.keyring import Keyring
 from jetstream_server.store.file import FileStore
 from jetstream_server.store.memory import MemoryStore
-from jetstream_server.store.ports import Limits, MessageStore, SubjectFilter
+from jetstream_server.store.ports import Limits, MessageStore, Purged, SubjectFilter
 from jetstream_server.store.tally import Tally
+from jetstream_server.structures.sequence_set import SequenceSet
 
 ROOT = Path("/store")
 FOLDER = ROOT / "$G/streams/S/msgs"
@@ -166,24 +167,45 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(patterns=patterns, below=nearby, keep=st.sampled_from([0, 0, 1, 4]))
     def purge(self, patterns: tuple[bytes, ...], below: int, keep: int) -> None:
         below = 0 if below < 0 or keep else self.model.first_seq + below
-        removed = self.store.purge(self.store.filter(patterns), below, keep)
-        assert removed == self.model.purge(self.model.filter(patterns), below, keep)
+        before = self.held()
+        mine = self.store.purge(self.store.filter(patterns), below, keep)
+        theirs = self.model.purge(self.model.filter(patterns), below, keep)
+        assert mine.messages == theirs.messages
+        self.check_gone(before, mine, theirs)
 
     @rule(patterns=patterns, distance=nearby, count_max=st.integers(1, 9))
     def purge_some(self, patterns: tuple[bytes, ...], distance: int, count_max: int) -> None:
         start = max(self.model.first_seq, 1)
         stop = min(start + max(distance, 0), self.model.last_seq + 1)
         mine, theirs = self.store.filter(patterns), self.model.filter(patterns)
-        at, total = start, 0
+        at, total, gone = start, 0, array("Q")
+        before = self.held()
         block_pruning.NUMBERED_MAX = 2
         while at < stop and total < count_max:
-            following, removed = self.store.purge_some(mine, at, stop, count_max - total)
-            total += removed
-            if following == at and not removed:  # it waits for the disk
+            following, purged = self.store.purge_some(mine, at, stop, count_max - total)
+            total += purged.messages
+            gone += purged.gone.sequences
+            if following == at and not purged.messages:  # it waits for the disk
                 self.flush()
             at = following
         block_pruning.NUMBERED_MAX = 20_000
-        assert self.model.purge_some(theirs, start, stop, count_max)[1] == total
+        _, removed = self.model.purge_some(theirs, start, stop, count_max)
+        assert removed.messages == total
+        self.check_gone(before, Purged(total, SequenceSet.of(gone)), removed)
+
+    def check_gone(self, before: set[int], *purges: Purged) -> None:
+        """What a purge says went is what is not there any more, but for the front."""
+        took = before - self.held()
+        first = self.model.first_seq
+        for purged in purges:
+            gone = set(purged.gone.sequences)
+            assert gone <= took
+            assert {each for each in took if each >= first} <= gone
+
+    def held(self) -> set[int]:
+        """Return the sequences that the model has."""
+        state = self.model.state()
+        return set(self.model.held(array("Q", range(state.first_seq, state.last_seq + 1))))
 
     @rule(
         max_msgs=st.sampled_from([-1, 10, 25]),

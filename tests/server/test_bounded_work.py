@@ -46,6 +46,7 @@ from jetstream_server.store.blocks import block_gaps
 from jetstream_server.store.disk.commit import GroupCommit
 from jetstream_server.store.disk.disk import OsDisk
 from jetstream_server.store.file import FileStore
+from jetstream_server.store.ports import Purged
 from jetstream_server.store.vault import FileVault
 
 from tests.node_context import node_context
@@ -1188,7 +1189,7 @@ def test_many_purges_at_once_take_turns(
     store = catalog.streams["S"].store
     purge_some = store.purge_some
 
-    def counted(*given: Any) -> tuple[int, int]:
+    def counted(*given: Any) -> tuple[int, Purged]:
         purged[-1] += 1
         return purge_some(*given)
 

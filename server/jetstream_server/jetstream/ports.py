@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from jetstream_server.jetstream.ending import Ending
+from jetstream_server.structures.sequence_set import SequenceSet
 
 
 class StreamConsumer(Protocol):
@@ -48,23 +49,14 @@ class StreamConsumer(Protocol):
         """Messages were stored (or sequences skipped); wake up if they matter."""
         ...
 
-    def removed(self, ranges: list[tuple[int, int]], now: int) -> None:
-        """Messages in these half-open sequence ranges are gone, by limit, age, purge or delete:
-        drop what is pending of them (advisory `Unacknowledged message was deleted` for each),
-        recount, move floors."""
+    def removed(self, gone: SequenceSet, now: int) -> None:
+        """Messages are gone, by limit, age or delete: drop what is pending of them (advisory
+        `Unacknowledged message was deleted` for each), recount, move floors."""
         ...
 
-    def purged(
-        self,
-        first_seq: int,
-        last_seq: int,
-        now: int,
-        *,
-        is_single: bool,
-        within: tuple[int, int],
-    ) -> None:
-        """The stream was purged; its new bounds are given, whether one message was picked out, and
-        in which half-open range of sequences something went, besides what is below the first."""
+    def purged(self, first_seq: int, gone: SequenceSet, now: int, *, is_single: bool) -> None:
+        """The stream was purged: it begins at a sequence now, and some messages are gone, of which
+        one may have been picked out."""
         ...
 
     def stop(self, ending: Ending, now: int) -> None:

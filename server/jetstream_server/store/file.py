@@ -53,6 +53,7 @@ from jetstream_server.store.ports import (
     Census,
     Leftover,
     Limits,
+    Purged,
     StoredMessage,
     StoreState,
     SubjectFilter,
@@ -222,13 +223,13 @@ class FileStore:
 
     def purge(
         self, wanted: SubjectFilter | None, below: int, keep: int, *, gives_way: bool = False
-    ) -> int:
+    ) -> Purged:
         """Remove matching messages below `below` (0: all), all but the newest `keep`."""
         return self._pruning.purge(wanted, below, keep, gives_way=gives_way)
 
     def purge_some(
         self, wanted: SubjectFilter | None, start: int, stop: int, count_max: int
-    ) -> tuple[int, int]:
+    ) -> tuple[int, Purged]:
         """Remove some matching messages; none while the disk is behind with rewriting."""
         return self._pruning.purge_some(wanted, start, stop, count_max)
 

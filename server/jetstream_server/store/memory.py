@@ -27,6 +27,7 @@ from jetstream_server.store.ports import (
     Gaps,
     Leftover,
     Limits,
+    Purged,
     StoredMessage,
     StoreState,
     SubjectFilter,
@@ -35,6 +36,7 @@ from jetstream_server.store.ports import (
 )
 from jetstream_server.store.subject_index import SubjectIndex
 from jetstream_server.store.tally import Holding, Tally
+from jetstream_server.structures.sequence_set import SequenceSet
 
 MESSAGE_OVERHEAD_BYTES = 16
 _REMOVED_AT_ONCE = 5000  # a few milliseconds
@@ -136,10 +138,11 @@ class MemoryStore:
 
     def purge(
         self, wanted: SubjectFilter | None, below: int, keep: int, *, gives_way: bool = False
-    ) -> int:
+    ) -> Purged:
         """Remove matching messages below `below` (0: all), all but the newest `keep`."""
         if wanted is None and not keep:
-            return self.truncate_front(below or self._last_seq + 1)
+            removed = self.truncate_front(below or self._last_seq + 1)
+            return Purged(removed, SequenceSet.of(()))
         literals = wanted.literals if isinstance(wanted, PatternFilter) else None
         if literals is not None and len(literals) == 1:
             (subject,) = literals
@@ -150,18 +153,19 @@ class MemoryStore:
         stop = len(matching) - min(keep, len(matching))
         if below:
             stop = min(stop, bisect_left(matching, below))
-        if subject and stop > _DROPPED_AT_ONCE and len(self._messages) - stop <= _KEPT_MAX:
-            others = [its for name, its in self._subjects.items() if name != subject]
-            return self._keep_only(sorted(chain(matching[stop:], *others)))
         rest = matching[stop:]
         del matching[stop:]
+        gone = SequenceSet.of(matching)
+        if subject and stop > _DROPPED_AT_ONCE and len(self._messages) - stop <= _KEPT_MAX:
+            others = [its for name, its in self._subjects.items() if name != subject]
+            return Purged(self._keep_only(sorted(chain(rest, *others))), gone)
         if subject and stop > _DROPPED_AT_ONCE:
-            return self._drop_oldest(subject, matching, rest)
-        return self.delete(matching)
+            return Purged(self._drop_oldest(subject, matching, rest), gone)
+        return Purged(self.delete(matching), gone)
 
     def purge_some(
         self, wanted: SubjectFilter | None, start: int, stop: int, count_max: int
-    ) -> tuple[int, int]:
+    ) -> tuple[int, Purged]:
         """Remove some matching messages with start <= sequence < stop, at most `count_max`."""
         most = min(count_max, _REMOVED_AT_ONCE if wanted is None else _PURGED_AT_ONCE)
         end, following = self._stretch(start)
@@ -171,7 +175,7 @@ class MemoryStore:
             following = stop
         elif len(found) == most:
             following = found[-1] + 1
-        return min(following, stop), self.delete(found)
+        return min(following, stop), Purged(self.delete(found), SequenceSet.of(found))
 
     def enforce(self, limits: Limits, now: int) -> list[tuple[int, int]]:
         """Remove the oldest messages until `limits` hold."""

@@ -14,11 +14,12 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from jetstream_server.kernels.record_format import Buffer
 from jetstream_server.protocol.ops import PubRun
 from jetstream_server.store.tally import Tally
+from jetstream_server.structures.sequence_set import SequenceSet
 
 Leftover = dict[Any, Any] | list[Any]
 Times = Sequence[int] | None  # of messages, one each; None where all have the same
@@ -48,6 +49,18 @@ class StoreState:
     last_ts: int
     num_subjects: int
     num_deleted: int
+
+
+class Purged(NamedTuple):
+    """What a purge removed.
+
+    Attributes:
+        messages: how many.
+        gone: which, but for those that went from the front all together.
+    """
+
+    messages: int
+    gone: SequenceSet
 
 
 @dataclass(slots=True, eq=False)
@@ -177,7 +190,7 @@ class MessageStore(Protocol):
 
     def purge(
         self, wanted: SubjectFilter | None, below: int, keep: int, *, gives_way: bool = False
-    ) -> int:
+    ) -> Purged:
         """Remove matching messages below sequence `below` (0: all), all but the newest `keep`.
 
         An unfiltered purge of everything leaves first_seq = last_seq + 1; a filtered one leaves
@@ -191,11 +204,11 @@ class MessageStore(Protocol):
 
     def purge_some(
         self, wanted: SubjectFilter | None, start: int, stop: int, count_max: int
-    ) -> tuple[int, int]:
+    ) -> tuple[int, Purged]:
         """Remove some matching messages with start <= sequence < stop, at most `count_max`.
 
         Returns:
-            Where to go on, `stop` when there is no more to do, and how many were removed. One call
+            Where to go on, `stop` when there is no more to do, and what was removed. One call
             does a bounded amount, so that others get their turn in between; while the disk is
             behind, that may be nothing: ask again a little later.
         """

@@ -23,6 +23,7 @@ from jetstream_server.protocol.ops import PubRun
 from jetstream_server.store.disk.commit import GroupCommit
 from jetstream_server.store.disk.disk import OsDisk
 from jetstream_server.store.vault import FileVault, MemoryFolder
+from jetstream_server.structures.sequence_set import SequenceSet
 
 Reply = tuple[bytes, bytes, bytes]
 Message = tuple[bytes, bytes, bytes, bytes]
@@ -52,13 +53,11 @@ class FakeConsumer:
     def stored(self, first_seq: int, last_seq: int, now: int) -> None:
         self.told.append(("stored", first_seq, last_seq))
 
-    def removed(self, ranges: list[tuple[int, int]], now: int) -> None:
-        self.told.append(("removed", ranges))
+    def removed(self, gone: SequenceSet, now: int) -> None:
+        self.told.append(("removed", list(gone.sequences)))
 
-    def purged(
-        self, first_seq: int, last_seq: int, now: int, *, is_single: bool, within: tuple[int, int]
-    ) -> None:
-        self.told.append(("purged", first_seq, last_seq))
+    def purged(self, first_seq: int, gone: SequenceSet, now: int, *, is_single: bool) -> None:
+        self.told.append(("purged", first_seq, list(gone.sequences)))
 
     def stop(self, status: str, now: int) -> None:
         self.told.append(("stop", status))

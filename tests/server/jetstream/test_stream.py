@@ -103,7 +103,7 @@ def test_limits_hold_after_a_run(bench: Any, make_consumer: Any) -> None:
     stream.add_consumer(consumer := make_consumer("c"))
     bench.publish_all(stream, plain(10))
     assert (stream.store.first_seq, stream.store.last_seq) == (8, 10)
-    assert consumer.told == [("stored", 1, 10), ("removed", [(1, 8)])]
+    assert consumer.told == [("stored", 1, 10), ("removed", [*range(1, 8)])]
 
 
 def test_a_record_larger_than_the_stream_is_acked_and_gone(bench: Any) -> None:
@@ -129,7 +129,7 @@ def test_rollup(bench: Any, make_consumer: Any) -> None:
     bench.publish_all(stream, [(b"s.a", b"", ()), (b"s.b", b"", ()), (b"s.a", b"", ())])
     bench.publish(stream, b"s.a", b"", "Nats-Rollup: Sub")
     assert stream.store.subject_counts(b">") == {b"s.b": 1, b"s.a": 1}
-    assert consumer.told[-2:] == [("stored", 4, 4), ("purged", 2, 4)]
+    assert consumer.told[-2:] == [("stored", 4, 4), ("purged", 2, [1, 3])]
     bench.publish(stream, b"s.a", b"", "Nats-Rollup: all")
     assert stream.store.state().messages == 1
 
@@ -142,7 +142,7 @@ def test_purge_and_what_forbids_it(bench: Any, make_consumer: Any) -> None:
     assert stream.purge(b"", 4, 0, bench.now) == 2
     assert stream.purge(b"", 0, 0, bench.now) == 5
     assert (stream.store.first_seq, stream.store.last_seq) == (10, 9)
-    assert consumer.told[-1] == ("purged", 10, 9)
+    assert consumer.told[-1] == ("purged", 10, [])
     stream.reconfigure(bench.config(deny_purge=True), bench.now)
     with pytest.raises(ApiError, match="stream purge not permitted"):
         stream.purge(b"", 0, 0, bench.now)
@@ -193,7 +193,7 @@ def test_delete_message_words_its_refusals_by_storage(bench: Any, make_consumer:
         bench.publish_all(stream, plain(5))
         for sequence in (1, 3, 5):
             stream.delete_message(sequence, False, bench.now)
-        assert consumer.told[-1] == ("removed", [(5, 6)])
+        assert consumer.told[-1] == ("removed", [5])
         found = _delete_errors(stream, [0, 1, 3, 5, 6], bench.now)
         if storage == "memory":
             assert found == [(10043, f"sequence {n} not found") for n in (0, 1, 3, 5, 6)]
@@ -227,7 +227,7 @@ def test_reconfigure_applies_limits_and_subjects_at_once(bench: Any, make_consum
     stream.add_consumer(consumer := make_consumer("c"))
     bench.publish_all(stream, plain(9))
     stream.reconfigure(bench.config(max_msgs=2, subjects=["t.*"], allow_direct=True), bench.now)
-    assert consumer.told[-1] == ("removed", [(1, 8)])
+    assert consumer.told[-1] == ("removed", [*range(1, 8)])
     assert not bench.sublist.has_interest(b"s.a")
     assert bench.sublist.has_interest(b"t.a")
     assert bench.sublist.has_interest(b"$JS.API.DIRECT.GET.S")

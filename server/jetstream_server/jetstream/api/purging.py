@@ -18,13 +18,14 @@ from jetstream_server.jetstream.slices import Outcome
 from jetstream_server.jetstream.stream import Stream
 from jetstream_server.jetstream.streams.reads.look_ahead import look_ahead
 from jetstream_server.jetstream.streams.removal.removal_checks import check_purge
+from jetstream_server.structures.sequence_set import SequenceSet
 
 SUBJECTS_AT_ONCE = 200_000  # compared with a filter in one turn
 MESSAGES_AT_ONCE = 10_000  # looked at likewise, if they are in memory
 MESSAGES_OF_UNIT = 50  # of the workload
-# Sequences among which each consumer looks for those that it had delivered and that are gone.
-LOOKED_AT_AT_ONCE = 200_000
-LOOKED_AT_MIN = 2000
+# Messages that may go, times consumers that may have them delivered and not acknowledged.
+TAKEN_AT_ONCE = 200_000
+TAKEN_MIN = 500
 _PAUSE_NS = MILLISECOND  # between two slices; also before another look at a disk that is behind
 
 
@@ -121,14 +122,14 @@ class Purging:
         if self._left is None and not self._count():
             return False
         assert self._left is not None, "they are counted"
-        left = self._left
+        left, gone = self._left, SequenceSet.of(())
         if self._keep:  # limits may have removed some meanwhile
             left = min(left, store.count(self._wanted, 0) - self._keep)
         if left > 0 and self._start < self._stop:
             start, readers = self._start, len(self._stream.consumers)
-            most = max(LOOKED_AT_AT_ONCE // readers, LOOKED_AT_MIN) if readers else self._stop
+            most = max(TAKEN_AT_ONCE // readers, TAKEN_MIN) if readers else self._stop
             stop = min(start + most, self._stop)
-            self._start, removed = store.purge_some(self._wanted, start, stop, left)
+            self._start, (removed, gone) = store.purge_some(self._wanted, start, stop, left)
             self._purged += removed
             self._left -= removed
             # After each slice, because consumers look in between: what is gone must not be counted.
@@ -136,10 +137,9 @@ class Purging:
             is_single = is_only and (self._wanted is not None or self._keep > 0)
             is_done = removed >= left or self._start >= self._stop
             if not is_done or not self._beyond:
-                within = (start, self._start)
-                self._stream.removal.tell_purged(now, is_single=is_single, within=within)
+                self._stream.removal.tell_purged(gone, now, is_single=is_single)
                 return is_done
         if self._beyond:
             self._purged += store.truncate_front(self._beyond)
-        self._stream.removal.tell_purged(now)
+        self._stream.removal.tell_purged(gone, now)
         return True

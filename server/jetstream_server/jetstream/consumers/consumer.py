@@ -29,17 +29,18 @@ from jetstream_server.jetstream.consumers.consumer_info import consumer_info
 from jetstream_server.jetstream.consumers.delivery import Delivery
 from jetstream_server.jetstream.consumers.inactivity import Inactivity
 from jetstream_server.jetstream.consumers.progress.progress import AckRules, Progress
-from jetstream_server.jetstream.consumers.progress.selection import missing
 from jetstream_server.jetstream.consumers.pull import Pull
 from jetstream_server.jetstream.consumers.pull_request import PullRequest
 from jetstream_server.jetstream.consumers.push import Push
 from jetstream_server.jetstream.consumers.supply import Supply
+from jetstream_server.jetstream.consumers.terminations import Terminations
 from jetstream_server.jetstream.ending import Ending
 from jetstream_server.jetstream.ports import StreamConsumer
 from jetstream_server.jetstream.wire.go_time import ZERO
 from jetstream_server.jetstream.wire.name_hash import name_hash
 from jetstream_server.store.ports import StateFile
 from jetstream_server.structures.deadline_heap import DeadlineHeap
+from jetstream_server.structures.sequence_set import SequenceSet
 
 if TYPE_CHECKING:
     from jetstream_server.jetstream.stream import Stream
@@ -50,7 +51,6 @@ if TYPE_CHECKING:
 # milliseconds whether one that does not read does.
 _RETRY_NS = 5 * MILLISECOND
 _RETRY_NS_MAX = SECOND
-_DELETED_TEXT = "Unacknowledged message was deleted"
 _ANY_SIZE = 1 << 30
 DUE_AT_ONCE = 500  # timers, nearly all of which are those of requests
 # They are looked at so many together, and no more if what they say is worth so much, because it
@@ -124,6 +124,7 @@ class Consumer:
         )
         self.files = ConsumerFiles(shared, created, files, context.output)
         self.inactivity = Inactivity(shared)
+        self._terminations = Terminations(shared)
         self._supply = Supply(shared, self.files)
         self.pull = Pull(shared, self._supply, self.inactivity)
         self.acks = Acks(shared, self.files, self.inactivity, self.pull.request)
@@ -329,6 +330,9 @@ class Consumer:
     def _save_late(self, now: int) -> None:
         self.files.save_late()
 
+    def _tell_terminations(self, now: int) -> None:
+        self._terminations.go_on(now)
+
     def _unpin(self, now: int) -> None:
         self.pull.unpin("timeout", now)
 
@@ -370,63 +374,51 @@ class Consumer:
         if self.push is not None or self.pull.is_waiting:
             self.wake()
 
-    def removed(self, ranges: list[tuple[int, int]], now: int) -> None:
-        """Messages in these half-open sequence ranges are gone: drop what is pending of them."""
+    def removed(self, gone: SequenceSet, now: int) -> None:
+        """Messages are gone: drop what is pending of them."""
         progress = self.progress
-        if not progress.pending and not progress.redelivery.counts:
-            # The common case: limits trim after every publish.
-            progress.cursor.removed(min(ranges)[0], max(stop for _, stop in ranges))
+        if progress.is_settled:
+            progress.removed(gone)  # the common case: limits trim after every publish
             return
-        is_heard = self.advisories.wants_terminations()
-        for start, stop in ranges:
-            gone = [
-                (consumer_seq, sequence, progress.redelivery.deliveries(sequence))
-                for sequence, consumer_seq in (
-                    progress.pending.within(start, stop) if is_heard else ()
-                )
-            ]
-            known = len(progress.redelivery.counts)
-            if progress.removed(start, stop):
-                self.shared.acked_at = now
-                self.files.changed(now)
-                self.wake()
-            elif len(progress.redelivery.counts) < known:  # it had been given up on
-                self.files.changed(now)
-            for consumer_seq, sequence, deliveries in gone:
-                self.advisories.terminated(consumer_seq, sequence, deliveries, _DELETED_TEXT, now)
+        departure = self._terminations.of(gone)
+        known = len(progress.redelivery.counts)
+        if taken := progress.removed(gone):
+            self.shared.acked_at = now
+            self.files.changed(now)
+            self.wake()
+        elif len(progress.redelivery.counts) < known:  # it had been given up on
+            self.files.changed(now)
+        self._terminations.tell(departure, taken, now)
 
-    def purged(
-        self,
-        first_seq: int,
-        last_seq: int,
-        now: int,
-        *,
-        is_single: bool,
-        within: tuple[int, int],
-    ) -> None:
-        """The stream was purged, perhaps of single subjects; its new bounds are given.
+    def purged(self, first_seq: int, gone: SequenceSet, now: int, *, is_single: bool) -> None:
+        """The stream was purged, perhaps of single subjects.
 
         Args:
-            within: the half-open range of sequences from which messages went, those below
-                `first_seq` aside.
+            first_seq: where it begins now.
+            gone: what went, besides what is below that.
             is_single: one message went, because of its subject or because others were kept. The
                 genuine server reports that like a deletion; it does not report any other purge.
         """
         progress = self.progress
-        start = max(within[0], first_seq) if not is_single else within[0]
-        gone = missing(self.stream.store, progress.known(start, within[1]))
-        told = [
-            (consumer_seq, sequence, progress.redelivery.deliveries(sequence))
-            for sequence in (gone if is_single else ())
-            if (consumer_seq := progress.pending.consumer_seq(sequence))
-        ]
-        taken = progress.purged(first_seq)
-        if progress.lost(gone) or taken:
+        is_passed = first_seq <= progress.floor_stream_seq + 1  # what is below the first message
+        if progress.is_settled:
+            # Thousands of consumers that wait for nothing may hear of each message rolled up.
+            if gone:
+                progress.cursor.removed(gone)
+            if not is_passed:
+                progress.purged(first_seq)
+                self.files.changed(now)
+            return
+        departure = self._terminations.of(gone) if is_single else None
+        known = len(progress.redelivery.counts)
+        taken = progress.removed(gone, by_purge=True)
+        taken += progress.purged(first_seq)
+        if taken:
             self.shared.acked_at = now
-        for consumer_seq, sequence, deliveries in told:
-            self.advisories.terminated(consumer_seq, sequence, deliveries, _DELETED_TEXT, now)
-        self.files.changed(now)
-        self.wake()
+            self.wake()
+        if taken or not is_passed or len(progress.redelivery.counts) < known:
+            self.files.changed(now)
+        self._terminations.tell(departure, taken, now)
 
     def settle(self, sequences: array[int], now: int) -> None:
         """Let the stream remove what this consumer is done with."""
@@ -445,14 +437,9 @@ class Consumer:
         others = [each for each in concerned if each is not self and isinstance(each, Consumer)]
         if not others:
             return
-        ranges: list[tuple[int, int]] = []
-        for sequence in sorted(sequences):
-            if ranges and ranges[-1][1] == sequence:
-                ranges[-1] = ranges[-1][0], sequence + 1
-            else:
-                ranges.append((sequence, sequence + 1))
+        gone = SequenceSet.of(sorted(sequences))
         for each in others:
-            each.removed(ranges, now)
+            each.removed(gone, now)
 
     # -- description -----------------------------------------------------------------------
 
@@ -476,6 +463,7 @@ _DUE = {
     "pin": Consumer._unpin,
     "retry": Consumer._wake,
     "save": Consumer._save_late,
+    "terminations": Consumer._tell_terminations,
 }
 
 

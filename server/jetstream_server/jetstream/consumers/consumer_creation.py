@@ -40,6 +40,7 @@ from jetstream_server.jetstream.streams.messages.scan import stored
 from jetstream_server.jetstream.wire.go_json import decode
 from jetstream_server.jetstream.wire.go_time import ZERO, Instant, parse_time
 from jetstream_server.store.ports import MessageStore, StateFile
+from jetstream_server.structures.sequence_set import SequenceSet
 
 if TYPE_CHECKING:
     from jetstream_server.jetstream.configs.stream_config import StreamConfig
@@ -481,8 +482,7 @@ def _forget_missing(
         progress.rewind(end)
     if first_seq > 1:
         progress.recovered(first_seq)
-    for sequence in missing(store, progress.pending.sequences()):
-        progress.removed(sequence, sequence + 1)
+    progress.removed(SequenceSet.of(missing(store, progress.pending.sequences())))
     return is_ahead
 
 

@@ -25,6 +25,7 @@ from jetstream_server.jetstream.consumers.consumer_creation import (
 )
 from jetstream_server.jetstream.ending import Ending
 from jetstream_server.store.ports import StateFile
+from jetstream_server.structures.sequence_set import SequenceSet
 
 if TYPE_CHECKING:
     from jetstream_server.jetstream.stream import Stream
@@ -209,18 +210,10 @@ class HaltedConsumer:
     def stored(self, first_seq: int, last_seq: int, now: int) -> None:
         """Nothing to be woken for."""
 
-    def removed(self, ranges: list[tuple[int, int]], now: int) -> None:
+    def removed(self, gone: SequenceSet, now: int) -> None:
         """It will see what is gone when it is restarted."""
 
-    def purged(
-        self,
-        first_seq: int,
-        last_seq: int,
-        now: int,
-        *,
-        is_single: bool,
-        within: tuple[int, int],
-    ) -> None:
+    def purged(self, first_seq: int, gone: SequenceSet, now: int, *, is_single: bool) -> None:
         """It will see what is gone when it is restarted."""
 
     def info(self, now: int) -> dict[str, Any]:

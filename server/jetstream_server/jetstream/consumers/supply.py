@@ -19,6 +19,7 @@ from jetstream_server.jetstream.consumers.progress.selection import (
     shortened,
 )
 from jetstream_server.store.ports import Window
+from jetstream_server.structures.sequence_set import SequenceSet
 
 # A limit of messages, because bytes are counted without ack subjects beforehand, and a tiny message
 # becomes many times as large when it is sent.
@@ -117,8 +118,8 @@ class Supply:
                         return None
                 continue
             window = chosen_window(self._shared.stream.store, run, bytes_max)
-            for sequence in missing_below(run, window):
-                progress.removed(sequence, sequence + 1)
+            if missing := missing_below(run, window):
+                progress.removed(SequenceSet.of(missing))
                 self._files.changed(now)
             if len(window):
                 return window

@@ -36,7 +36,7 @@ from jetstream_server.jetstream.streams.removal.removal import Removal
 from jetstream_server.jetstream.streams.republish import Republisher
 from jetstream_server.jetstream.streams.schedules.schedule import Schedules
 from jetstream_server.protocol.ops import PubRun
-from jetstream_server.store.ports import MessageStore, Times
+from jetstream_server.store.ports import MessageStore, Purged, Times
 
 # How late the alarm may ring: for ages as late as in the genuine server, which needs up to 250 ms
 # for them; for ids sooner, as clients wait for a window to end.
@@ -306,14 +306,16 @@ class Contents:
 
     def _purge_outdated(self, message: Candidate, sequence: int, now: int) -> None:
         """Remove what a message rolls up, and the schedule that it ends."""
-        store, purged = self.store, 0
+        store, purges = self.store, list[Purged]()
         if message.rollup:
             wanted = store.filter([message.subject]) if message.rollup == b"sub" else None
-            purged = store.purge(wanted, sequence, 0, gives_way=True)
+            purges.append(store.purge(wanted, sequence, 0, gives_way=True))
         if self.schedules is not None and (ended := self.schedules.end(message.special)):
-            purged += store.purge(store.filter([ended]), 0, 0)
-        if purged:
-            self.removal.tell_purged(now, is_single=purged == 1)
+            purges.append(store.purge(store.filter([ended]), 0, 0))
+        is_single = sum(purged.messages for purged in purges) == 1
+        for purged in purges:
+            if purged.messages:
+                self.removal.tell_purged(purged.gone, now, is_single=is_single)
 
     # -- time ------------------------------------------------------------------------------
 

@@ -31,7 +31,8 @@ from jetstream_server.store.blocks.compaction import Compaction
 from jetstream_server.store.blocks.health import Health
 from jetstream_server.store.blocks.subjects import SubjectSet, SubjectTable
 from jetstream_server.store.blocks.tombstone import Tombstone
-from jetstream_server.store.ports import SubjectFilter
+from jetstream_server.store.ports import Purged, SubjectFilter
+from jetstream_server.structures.sequence_set import SequenceSet
 
 # After so much work a purge lets others have their turn:
 LOOKED_AT_MAX = 4  # blocks in which it found nothing
@@ -198,24 +199,24 @@ class BlockPruning:
 
     def purge(
         self, wanted: SubjectFilter | None, below: int, keep: int, *, gives_way: bool = False
-    ) -> int:
+    ) -> Purged:
         """Remove matching messages below `below` (0: all), all but the newest `keep`."""
         self._health.check()
         end = below or self._list.last_seq + 1
         if wanted is None and not keep:
-            return self.truncate_front(end, gives_way=gives_way)
+            return Purged(self.truncate_front(end, gives_way=gives_way), SequenceSet.of(()))
         if isinstance(wanted, SubjectSet) and (few := self._few_of(wanted)) is not None:
             gone = [each for each in few[: max(len(few) - keep, 0)] if each < end]
             if 0 < len(gone) < len(few):  # what stays is known: spare the next call the search
                 table = self._table
                 table.firsts[table.ids[wanted.patterns[0]]] = few[len(gone)]
-            return self.delete(gone)
+            return Purged(self.delete(gone), SequenceSet.of(gone))
         left = max(self._reading.count(wanted, 0) - keep, 0)
-        start, removed = self._list.oldest()[0], 0
+        start, removed, ranges = self._list.oldest()[0], 0, array("Q")
         while removed < left and start < end:
-            start, count = self._purge_block(wanted, start, end, left - removed)
+            start, count = self._purge_block(wanted, start, end, left - removed, ranges)
             removed += count
-        return removed
+        return Purged(removed, SequenceSet(ranges))
 
     def _few_of(self, wanted: SubjectSet) -> list[int] | None:
         """Return the messages of a single subject, oldest first; None if these are many subjects,
@@ -242,19 +243,19 @@ class BlockPruning:
 
     def purge_some(
         self, wanted: SubjectFilter | None, start: int, stop: int, count_max: int
-    ) -> tuple[int, int]:
+    ) -> tuple[int, Purged]:
         """Remove matching messages of the next block that has some, looking at a few blocks at
         most. While a rewritten block is not on the disk yet nothing is removed, so that rewrites do
         not pile up in a flush.
         """
-        removed = 0
+        removed, ranges = 0, array("Q")
         if self._compaction.is_rewriting():
-            return start, 0
+            return start, Purged(0, SequenceSet(ranges))
         for _ in range(LOOKED_AT_MAX):
             if removed or start >= stop or not self._prepare(wanted, start):
                 break
-            start, removed = self._purge_block(wanted, start, stop, count_max)
-        return start, removed
+            start, removed = self._purge_block(wanted, start, stop, count_max, ranges)
+        return start, Purged(removed, SequenceSet(ranges))
 
     def _prepare(self, wanted: SubjectFilter | None, start: int) -> bool:
         """Number some subjects of the next block, if something in it is wanted; tell whether
@@ -271,8 +272,15 @@ class BlockPruning:
         return content.number(NUMBERED_MAX)
 
     def _purge_block(
-        self, wanted: SubjectFilter | None, start: int, stop: int, count_max: int
+        self,
+        wanted: SubjectFilter | None,
+        start: int,
+        stop: int,
+        count_max: int,
+        ranges: array[int],
     ) -> tuple[int, int]:
+        """Remove some of the block in which a sequence is; return where to go on and how many
+        went. The half-open `ranges` get what did not go from the front all together."""
         self._health.check()
         blocks, index = self._list.blocks, self._list.index_of(start)
         if index == len(blocks) or blocks[index].first_seq >= stop:
@@ -293,11 +301,12 @@ class BlockPruning:
         end = block.at_or_after(content, stop)
         if first >= end or (flags and 1 not in flags):
             return following, 0
-        ranges = array("Q")
-        removed = self._bury_many(block, content, flags, first, end, count_max, ranges)
+        buried = array("Q")
+        removed = self._bury_many(block, content, flags, first, end, count_max, buried)
         if removed:
-            self._note(block, ranges)
+            self._note(block, buried)
             self._compaction.tidy((block,))
+            ranges.extend(buried)
         return (stop if removed >= count_max else following), removed
 
     def _note(self, block: Block, ranges: array[int]) -> None:

@@ -17,6 +17,7 @@ from jetstream_server.jetstream.consumers.ack import (
 from jetstream_server.jetstream.consumers.consumer import account_hash
 from jetstream_server.jetstream.consumers.consumer_creation import reset_consumer
 from jetstream_server.protocol.ops import PubRun
+from jetstream_server.structures.sequence_set import SequenceSet
 
 
 @pytest.mark.parametrize(
@@ -370,7 +371,7 @@ def test_an_ack_for_all_before_moves_no_floor_where_nothing_was_pending(account,
     consumer, messages = delivered(ack_policy="all", max_deliver=1, ack_wait=SECOND)
     account.advance(2 * SECOND)  # all are given up, which leaves the floor where it is
     consumer.stream.store.delete([3])
-    consumer.removed([(3, 4)], account.now)
+    consumer.removed(SequenceSet.of((3,)), account.now)
     account.ack(messages[2])
     assert (len(consumer.progress.pending), consumer.progress.floor_stream_seq) == (0, 0)
     assert "last_active" not in consumer.info(account.now)["ack_floor"]

@@ -206,7 +206,7 @@ def test_what_is_trimmed_in_slices_is_always_the_oldest_of_a_subject_that_has_to
                 its[:] = [sequence for sequence in its if sequence not in gone]
         elif act == 8:
             subject = random.choice(subjects)
-            assert store.purge(store.filter([subject]), 0, 0) == len(held[subject])
+            assert store.purge(store.filter([subject]), 0, 0).messages == len(held[subject])
             held[subject].clear()
         elif act == 9:
             limit = random.choice([1, 2, 5])

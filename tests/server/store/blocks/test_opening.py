@@ -156,7 +156,7 @@ def test_orderly_close_spares_the_scan(disk, monkeypatch):
 def test_numbers_outlive_every_message(disk):
     store, commit = open_store(disk, block_bytes=1000)
     publish(store, 100)
-    assert store.purge(None, 0, 0) == 100
+    assert store.purge(None, 0, 0).messages == 100
     commit.drain()
     store, _ = open_store(disk)
     state = store.state()

@@ -17,7 +17,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
-from itertools import compress, islice
+from itertools import compress
 from operator import lt
 
 from jetstream_server.kernels.acks import settle
@@ -25,6 +25,7 @@ from jetstream_server.kernels.acks import settle
 # A run with this many messages or more, of which fewer than an eighth is pending, is rewritten
 # as a smaller one, so that a few stuck messages do not hold the memory of everything around them.
 _SPARSE_COUNT_MIN = 64
+_FEW_OF_GIVEN = 16  # of so many given sequences one is pending at most: then look for that one
 
 
 class Run:
@@ -135,18 +136,6 @@ class AckPending:
             sequences += run.pending_sequences()
         return sequences
 
-    def sequences_within(self, start: int, stop: int) -> array[int]:
-        """Return the stream sequences of what is pending in start..stop-1, rising."""
-        found: array[int] = array("Q")
-        first = max(bisect_right(self._firsts, start) - 1, 0)
-        for run in islice(self.runs, first, None):
-            sequences = run.sequences
-            if sequences[0] >= stop:
-                break
-            at = slice(bisect_left(sequences, start), bisect_left(sequences, stop))
-            found += array("Q", compress(sequences[at], run.live[at]))
-        return found
-
     def num_expired(self) -> int:
         """Return how many runs have expired, which are the first ones: they do in their order."""
         return bisect_left(self.runs, True, key=lambda run: not run.expired)
@@ -217,10 +206,21 @@ class AckPending:
 
     def ack_run(self, sequences: array[int]) -> array[int]:
         """Drop sequences given in any order; return those that were pending, rising."""
-        given = sequences
-        if len(given) > 1 and not all(map(lt, given, given[1:])):
-            given = array("Q", sorted(given))
+        if len(sequences) > 1 and not all(map(lt, sequences, sequences[1:])):
+            sequences = array("Q", sorted(sequences))
+        return self.take(sequences)
+
+    def take(self, given: array[int]) -> array[int]:
+        """Drop rising sequences; return those that were pending."""
         taken: array[int] = array("Q")
+        if not self.runs:
+            return taken
+        if self._count < len(given) // _FEW_OF_GIVEN:
+            # Very many are gone, of which few are pending: do not look for each of them.
+            first, stop = self._firsts[0], self.runs[-1].sequences[-1] + 1
+            given = given[bisect_left(given, first) : bisect_left(given, stop)]
+            if self._count < len(given) // _FEW_OF_GIVEN:
+                given = array("Q", (each for each in self.sequences() if _is_among(each, given)))
         at = 0
         while at < len(given) and self.runs:
             place = max(bisect_right(self._firsts, given[at]) - 1, 0)
@@ -252,17 +252,10 @@ class AckPending:
             taken += self._take(run, first, bisect_left(run.sequences, stop))
         return taken
 
-    def within(self, start: int, stop: int) -> list[tuple[int, int]]:
-        """Return (stream sequence, consumer sequence) of what is pending in start..stop-1."""
-        found: list[tuple[int, int]] = []
+    def runs_within(self, start: int, stop: int) -> list[Run]:
+        """Return the runs that may have something of start..stop-1."""
         first = max(bisect_right(self._firsts, start) - 1, 0)
-        for run in islice(self.runs, first, None):
-            if run.sequences[0] >= stop:
-                break
-            at = slice(bisect_left(run.sequences, start), bisect_left(run.sequences, stop))
-            pairs = zip(run.sequences[at], run.consumer_seqs[at], strict=True)
-            found += compress(pairs, run.live[at])
-        return found
+        return self.runs[first : bisect_left(self._firsts, stop)]
 
     def compact(self) -> None:
         """Forget the places of messages that have left, so that their sequences may come again."""
@@ -304,3 +297,8 @@ class AckPending:
         else:
             self.runs[place] = compacted
             self._firsts[place] = compacted.sequences[0]
+
+
+def _is_among(sequence: int, rising: array[int]) -> bool:
+    at = bisect_left(rising, sequence)
+    return at < len(rising) and rising[at] == sequence

@@ -16,16 +16,22 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from itertools import filterfalse
+from itertools import compress, filterfalse
 
 from jetstream_server.core.subject_matcher import SubjectMatcher
 from jetstream_server.jetstream.consumers.progress.selection import chosen_window, missing_below
+from jetstream_server.kernels.acks import settle
 from jetstream_server.store.ports import MessageStore, Window
+from jetstream_server.structures.sequence_set import SequenceSet
 
 _SNAPSHOT_COUNT_MAX = 4096
 # Each of one block of the store: a millisecond, or a hundred with very many subjects.
 WINDOWS_AT_ONCE = 1
 SUBJECTS_AT_ONCE = 200_000  # for a filter, in a few milliseconds
+# What is gone is taken from a snapshot when somebody asks, or when it is so much of it: each of a
+# thousand purges in a turn would go through all that is left.
+_PART_GONE = 8  # one part in this many
+_GONE_MIN = 1000
 
 
 class Cursor:
@@ -56,9 +62,10 @@ class Cursor:
         self._counted_seq: int | None = None
         # Nothing wanted lies between `next_seq` and here.
         self._scanned_seq = 0
-        # A purge may have taken some of the snapshot: it is looked which when somebody asks, or
-        # each of a thousand purges in a turn would look through all that is left.
+        # Some of a restored snapshot may be gone: it is looked which when somebody asks.
         self._has_lost = False
+        self._gone: list[SequenceSet] = []  # and not taken from the snapshot yet
+        self._gone_count = 0
         self.is_searching = False
         self.refilter(patterns)
 
@@ -162,22 +169,24 @@ class Cursor:
         if count == len(window):
             self._scanned_seq = window.next_seq
 
-    def removed(self, start: int, stop: int) -> None:
-        """Messages with start <= sequence < stop are gone."""
-        self._keep_stored()
-        if stop > self._first_undelivered():
-            self._counted_seq = None
-            if self._snapshot:
-                low = bisect_left(self._snapshot, start, self._snapshot_at)
-                del self._snapshot[low : bisect_left(self._snapshot, stop, low)]
-                self._end_snapshot()
+    def removed(self, gone: SequenceSet) -> None:
+        """Messages are gone."""
+        if gone.stop <= self._first_undelivered():
+            return
+        self._counted_seq = None
+        if self._snapshot and gone.first <= self._snapshot[-1] and not self._has_lost:
+            self._gone.append(gone)
+            self._gone_count += gone.count
+            if self._gone_count > max(len(self._snapshot) // _PART_GONE, _GONE_MIN):
+                self._keep_stored()
 
     def purged(self, first_seq: int) -> None:
-        """Everything below `first_seq` is gone, and perhaps more."""
+        """Everything below `first_seq` is gone; what else is gone `removed` is told."""
         self._counted_seq = None
         if self._snapshot:
             self._live_seq = max(self._live_seq, first_seq)
-            self._has_lost = True
+            self._snapshot_at = bisect_left(self._snapshot, first_seq, self._snapshot_at)
+            self._end_snapshot()
         self.next_seq = max(self.next_seq, first_seq)
 
     @property
@@ -197,18 +206,36 @@ class Cursor:
         self._snapshot = array("Q")
         self._snapshot_at = 0
         self._has_lost = False
+        self._gone, self._gone_count = [], 0
         self.next_seq = self._live_seq = next_seq
         self._scanned_seq = 0
         self._counted_seq = None
 
     def _keep_stored(self) -> None:
         """Drop from the snapshot what the stream no longer has: it would be counted for ever."""
-        if not self._has_lost:
+        if self._has_lost:
+            self._has_lost = False
+            self._snapshot = self._store.held(self._snapshot[self._snapshot_at :])
+        elif self._gone:
+            self._snapshot = self._snapshot_without_gone()
+        else:
             return
-        self._has_lost = False
-        self._snapshot = self._store.held(self._snapshot[self._snapshot_at :])
         self._snapshot_at = 0
+        self._gone, self._gone_count = [], 0
         self._end_snapshot()
+
+    def _snapshot_without_gone(self) -> array[int]:
+        left = self._snapshot[self._snapshot_at :]
+        live = bytearray(b"\1") * len(left)
+        for gone in self._gone:
+            if (ranges := gone.long_ranges) is not None:
+                for start, stop in ranges:
+                    low, high = bisect_left(left, start), bisect_left(left, stop)
+                    live[low:high] = bytes(high - low)
+            elif left:
+                sequences = gone.sequences
+                settle(left, live, sequences, bisect_left(sequences, left[0]), array("Q"))
+        return array("Q", compress(left, live)) if 0 in live else left
 
     def _forget_missing(self, missing: list[int]) -> None:
         stop = bisect_right(self._snapshot, missing[-1], self._snapshot_at)
@@ -225,6 +252,7 @@ class Cursor:
         self.next_seq = max(self.next_seq, self._live_seq)
         self._snapshot = array("Q")
         self._snapshot_at = 0
+        self._gone, self._gone_count = [], 0
 
     def _first_live(self) -> int:
         return max(self._live_seq, self.next_seq) if self._snapshot else self.next_seq

@@ -24,6 +24,7 @@ from jetstream_server.jetstream.consumers.progress.ack_pending import AckPending
 from jetstream_server.jetstream.consumers.progress.cursor import Cursor
 from jetstream_server.jetstream.consumers.progress.redelivery import Redelivery
 from jetstream_server.store.ports import Window
+from jetstream_server.structures.sequence_set import SequenceSet
 
 # The genuine server arms its timer a millisecond late, so that nothing expires just early.
 _ACK_WAIT_SLACK_NS = MILLISECOND
@@ -88,6 +89,12 @@ class Progress:
         if not self.rules.tracks or limit < 0:
             return 1 << 62
         return max(limit - len(self.pending), 0)
+
+    @property
+    def is_settled(self) -> bool:
+        """Return whether no message waits for an ack or was given up on: what leaves the stream
+        then was not delivered yet, or is done with."""
+        return not self.pending.runs and not self.redelivery.counts
 
     @property
     def num_redelivered(self) -> int:
@@ -265,18 +272,28 @@ class Progress:
 
     # -- the stream changes ----------------------------------------------------------------
 
-    def removed(self, start: int, stop: int) -> array[int]:
-        """Messages with start <= sequence < stop are gone; return those that were pending."""
-        self.cursor.removed(start, stop)
-        return self._drop(start, stop, strictly=True)
+    def removed(self, gone: SequenceSet, *, by_purge: bool = False) -> array[int]:
+        """Messages are gone; return those that were pending.
 
-    def lost(self, sequences: array[int]) -> array[int]:
-        """A purge took these single messages, rising; return those that were pending."""
+        Args:
+            by_purge: then the floor moves on from below a message that was given up on as well.
+        """
+        if not gone:
+            return array("Q")
+        self.cursor.removed(gone)
+        if self.is_settled:
+            return array("Q")
+        strictly = not by_purge
+        if (ranges := gone.long_ranges) is not None:
+            taken = array("Q")
+            for start, stop in ranges:
+                taken += self._drop(start, stop, strictly=strictly)
+            return taken
         before = self.pending.first()
-        taken = self.pending.ack_run(sequences)
+        taken = self.pending.take(gone.sequences)
         if taken:
-            self._raise_floor(before, strictly=False)
-        self.redelivery.forget(sequences)
+            self._raise_floor(before, strictly=strictly)
+        self.redelivery.forget(gone.sequences if self.redelivery.given_up else taken)
         return taken
 
     def _drop(self, start: int, stop: int, *, strictly: bool) -> array[int]:
@@ -293,13 +310,6 @@ class Progress:
         if self.redelivery.given_up:
             self.redelivery.forget(self.redelivery.given_up_within(start, stop))
 
-    def known(self, start: int, stop: int) -> array[int]:
-        """Return what is pending or was given up, with start <= sequence < stop, rising."""
-        known = self.pending.sequences_within(start, stop)
-        if given_up := self.redelivery.given_up_within(start, stop):
-            known = array("Q", sorted({*known, *given_up}))
-        return known
-
     def restored(self) -> None:
         """It was restored: find out what was given up."""
         counts, given_up = self.redelivery.counts, self.redelivery.given_up
@@ -308,9 +318,10 @@ class Progress:
     def purged(self, first_seq: int) -> array[int]:
         """Everything below `first_seq` is gone; return what was pending there."""
         self.cursor.purged(first_seq)
-        taken = self._drop(0, first_seq, strictly=False)
-        self.floor_stream_seq = max(self.floor_stream_seq, first_seq - 1)
-        self.stream_seq = max(self.stream_seq, first_seq - 1)
+        taken = array("Q") if self.is_settled else self._drop(0, first_seq, strictly=False)
+        if self.floor_stream_seq < first_seq - 1:
+            self.floor_stream_seq = first_seq - 1
+            self.stream_seq = max(self.stream_seq, first_seq - 1)
         return taken
 
     def recovered(self, first_seq: int) -> None:
@@ -325,7 +336,8 @@ class Progress:
 
     def rewind(self, next_seq: int) -> None:
         """Go back to before messages that are lost, as their sequences will be used again."""
-        self.removed(next_seq, max(self.stream_seq, self.cursor.next_seq) + 1)
+        last = max(self.stream_seq, self.cursor.next_seq)
+        self.removed(SequenceSet.of(range(next_seq, last + 1)))
         self.pending.compact()
         self.stream_seq = min(self.stream_seq, next_seq - 1)
         self.floor_stream_seq = min(self.floor_stream_seq, next_seq - 1)

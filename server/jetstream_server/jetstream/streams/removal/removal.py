@@ -22,6 +22,7 @@ from jetstream_server.jetstream.streams.removal import retention
 from jetstream_server.jetstream.streams.removal.expiry import Expiry
 from jetstream_server.jetstream.streams.removal.limits import Trimming
 from jetstream_server.store.ports import MessageStore, SubjectFilter
+from jetstream_server.structures.sequence_set import SequenceSet
 
 _PAUSE_NS = MILLISECOND  # before what is left of much
 SWEPT_AT_ONCE = 600  # messages, in some milliseconds
@@ -158,8 +159,8 @@ class Removal:
             How many went.
         """
         purged = self._store.purge(wanted, seq, keep)
-        self.tell_purged(now)
-        return purged
+        self.tell_purged(purged.gone, now)
+        return purged.messages
 
     def remove(self, sequence: int, erase: bool, now: int) -> bool:
         """Remove one message; `erase` also overwrites its bytes. Tell whether it was there."""
@@ -168,38 +169,17 @@ class Removal:
             self._tell_removed([(sequence, sequence + 1)], now)
         return is_removed
 
-    def tell_purged(
-        self, now: int, *, is_single: bool = False, within: tuple[int, int] | None = None
-    ) -> None:
+    def tell_purged(self, gone: SequenceSet, now: int, *, is_single: bool = False) -> None:
         """Tell the consumers of a purge.
 
         Args:
+            gone: what it took, besides what is below the stream's first message now.
             is_single: it took one message of many.
-            within: the half-open range of sequences from which it took some, besides what is no
-                longer in the stream's bounds; None for any.
         """
-        first, last = self._store.first_seq, self._store.last_seq
-        bounds = within or (0, last + 1)
-        self._consumers.tell(
-            lambda each: each.purged(first, last, now, is_single=is_single, within=bounds), now
-        )
+        first = self._store.first_seq
+        self._consumers.tell(lambda each: each.purged(first, gone, now, is_single=is_single), now)
 
     def _tell_removed(self, ranges: list[tuple[int, int]], now: int) -> None:
         if ranges:
-            whole = _joined(ranges) if len(ranges) > 1 else ranges
-            self._consumers.tell(lambda consumer: consumer.removed(whole, now), now)
-
-
-def _joined(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return the same sequences in as few half-open ranges as can be, rising: where all subjects
-    are trimmed there are thousands of one sequence each, which mostly follow each other."""
-    joined: list[tuple[int, int]] = []
-    first = end = 0
-    for start, stop in sorted(ranges):
-        if start > end:
-            if end:
-                joined.append((first, end))
-            first = start
-        end = max(end, stop)
-    joined.append((first, end))
-    return joined
+            gone = SequenceSet.joined(ranges)
+            self._consumers.tell(lambda each: each.removed(gone, now), now)

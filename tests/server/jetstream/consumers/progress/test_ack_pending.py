@@ -116,12 +116,24 @@ def test_it_behaves_like_a_dictionary(seed):
         assert pending.consumer_seq(probe) == twin.get(probe, 0)
 
 
-def test_what_is_pending_within_a_range(pending):
-    assert pending.within(2, 5) == [(2, 2), (3, 3), (4, 4)]
-    assert pending.within(5, 21) == [(5, 5), (10, 6), (20, 7)]
-    assert pending.within(6, 10) == pending.within(31, 99) == []
-    pending.ack_run(words(3, 10))
-    assert pending.within(0, 99) == [(1, 1), (2, 2), (4, 4), (5, 5), (20, 7), (30, 8)]
+def test_runs_that_may_have_something_of_a_range(pending):
+    runs = pending.runs
+    ranges = {(0, 1): [], (1, 2): [0], (6, 10): [0], (5, 11): [0, 1], (10, 99): [1], (40, 99): [1]}
+    for (start, stop), found in ranges.items():
+        assert pending.runs_within(start, stop) == [runs[each] for each in found]
+
+
+def test_few_that_are_pending_are_found_among_many_that_are_gone():
+    random = Random(11)
+    for _ in range(200):
+        pending, chosen = AckPending(), sorted(random.sample(range(500, 3000), 20))
+        for at in range(0, 20, 5):
+            pending.add_run(words(*chosen[at : at + 5]), at + 1, at)
+        gone = words(*sorted(random.sample(range(1, 4000), random.choice([10, 400, 3000]))))
+        taken = [each for each in chosen if each in set(gone)]
+        assert list(pending.take(gone)) == taken
+        assert [each for each, _ in pending] == [each for each in chosen if each not in set(taken)]
+        assert len(pending) == 20 - len(taken)
 
 
 @pytest.mark.parametrize("acked", [(), (1, 2, 7, 12), tuple(range(2, 20, 2))])

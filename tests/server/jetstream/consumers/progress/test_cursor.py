@@ -9,6 +9,7 @@ from jetstream_server.core import subject_matcher
 from jetstream_server.jetstream.consumers.progress.cursor import WINDOWS_AT_ONCE, Cursor
 from jetstream_server.store.memory import MemoryStore
 from jetstream_server.store.ports import Window
+from jetstream_server.structures.sequence_set import SequenceSet
 
 MANY = 1 << 20
 
@@ -88,8 +89,7 @@ def test_removals_ahead_are_counted_anew_and_behind_are_not(store):
     cursor = Cursor(store, [], 1)
     take(cursor, 2)
     store.delete([1, 5])
-    cursor.removed(1, 2)
-    cursor.removed(5, 6)
+    cursor.removed(SequenceSet.of((1, 5)))
     assert cursor.num_pending() == 7
     assert take(cursor, 3) == [3, 4, 6]
 
@@ -120,18 +120,45 @@ def test_a_snapshot_is_walked_before_what_came_later(store):
 def test_snapshot_entries_that_are_gone_are_passed_over(store):
     cursor = Cursor(store, [], 3, [3, 6, 10])
     store.delete([6])
-    cursor.removed(6, 7)
+    cursor.removed(SequenceSet.of((6,)))
     assert take(cursor, 9) == [3, 10]
     assert cursor.num_pending() == 0
+
+
+def test_a_snapshot_loses_only_what_is_gone(store):
+    """What lay between two messages that limits took in one turn was never delivered."""
+    for gone, left in (((3, 10), [6, 9]), ((1, 6, 11), [3, 9, 10]), ((3, 6, 9), [10])):
+        cursor = Cursor(store, [], 3, [3, 6, 9, 10])
+        cursor.removed(SequenceSet.of(gone))
+        assert list(cursor.snapshot) == left
+        assert cursor.num_pending() == len(left)
+    cursor = Cursor(store, [], 1, range(1, 11))
+    take(cursor, 2)
+    cursor.removed(SequenceSet(array("Q", (1, 5))))
+    cursor.removed(SequenceSet.of((6, 8)))
+    assert list(cursor.snapshot) == [5, 7, 9, 10]
+    assert take(cursor, 9) == [5, 7, 9, 10]
+
+
+def test_much_that_is_gone_is_taken_from_a_snapshot_that_nobody_reads():
+    store = MemoryStore(1)
+    for number in range(1, 5001):
+        store.append(b"a", b"", b"", number)
+    cursor = Cursor(store, [], 1, range(1, 5001))
+    for sequence in range(1, 5000, 2):
+        store.delete([sequence])
+        cursor.removed(SequenceSet.of((sequence,)))
+    assert len(cursor._gone) <= 1001
+    assert list(cursor.snapshot) == [*range(2, 5000, 2), 5000]
 
 
 def test_snapshot_entries_that_are_gone_are_not_counted(store):
     cursor = Cursor(store, [], 3, [3, 6, 10])
     store.delete([6])
-    cursor.removed(6, 7)
+    cursor.removed(SequenceSet.of((6,)))
     assert cursor.num_pending() == 2
     store.delete([3, 10])
-    cursor.purged(1)
+    cursor.removed(SequenceSet.of((3, 10)))
     assert cursor.num_pending() == 0
     assert cursor.next_seq == 11
 
@@ -148,22 +175,21 @@ def test_many_purges_look_through_the_snapshot_once(store, monkeypatch):
     cursor = Cursor(store, [], 3, [3, 6, 10])
     for sequence in (3, 6):
         store.delete([sequence])
-        cursor.purged(1)
+        cursor.removed(SequenceSet.of((sequence,)))
     assert looks == []
     assert cursor.num_pending() == 1 and cursor.has_passed(6) and not cursor.has_passed(10)
     assert list(cursor.snapshot) == [10]
-    assert looks == [3]
     assert take(cursor, 9) == [10]
-    assert looks == [3]
+    assert looks == []
 
 
 def test_what_a_purge_took_is_not_delivered_although_nobody_has_looked(store):
     cursor = Cursor(store, [], 3, [3, 6, 10])
     store.delete([3])
-    cursor.purged(1)
+    cursor.removed(SequenceSet.of((3,)))
     assert take(cursor, 1) == [6]
     store.delete([10])
-    cursor.purged(1)
+    cursor.removed(SequenceSet.of((10,)))
     assert take(cursor, 1) == [] and cursor.num_pending() == 0
     assert cursor.next_seq == 11
 
