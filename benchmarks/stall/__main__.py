@@ -23,6 +23,7 @@ from benchmarks.process_usage import usage
 from benchmarks.servers import KINDS, ServerKind, ServerNotStartedError, running
 from benchmarks.stall.consequences import CONSEQUENCES
 from benchmarks.stall.crowds import CROWDS
+from benchmarks.stall.departures import DEPARTURES
 from benchmarks.stall.inputs import INPUTS, Input
 from benchmarks.stall.witness import Waits, Witness
 from benchmarks.stall.wrapped import WRAPPED
@@ -111,11 +112,15 @@ def main(arguments: Sequence[str]) -> int:
     patterns = options.inputs or ["*"]
     chosen = [
         i
-        for i in [*INPUTS, *CROWDS, *CONSEQUENCES, *WRAPPED]
+        for i in [*INPUTS, *CROWDS, *CONSEQUENCES, *WRAPPED, *DEPARTURES]
         if any(fnmatch.fnmatch(i.name, pattern) for pattern in patterns)
     ]
     if options.list or not chosen:
-        print("\n".join(each.name for each in [*INPUTS, *CROWDS, *CONSEQUENCES, *WRAPPED]))
+        print(
+            "\n".join(
+                each.name for each in [*INPUTS, *CROWDS, *CONSEQUENCES, *WRAPPED, *DEPARTURES]
+            )
+        )
         return 0 if options.list else 1
     kinds = [KINDS[name] for name in options.kinds.split(",")]
     headings = head(signs_in=options.sign_ins)

@@ -1,0 +1,118 @@
+"""Messages that leave their stream while consumers wait for their acks, or while there are very
+many consumers: each of them has to hear of it."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from benchmarks.stall.crowds import readers, say
+from benchmarks.stall.inputs import TIMEOUT_S, Act, Input
+from benchmarks.wire import Wire
+
+_MESSAGES = 100_000
+_CONSUMERS = 16
+_HOUR_NS = 3600 * 10**9
+_ROLLUP = b"NATS/1.0\r\nNats-Rollup: sub\r\n\r\n"
+_ADVISORIES = b"SUB $JS.EVENT.ADVISORY.CONSUMER.MSG_TERMINATED.> 9\r\n"
+
+
+def _delivered(subjects: int, **config: Any) -> Act:
+    """Have 16 consumers with 100,000 messages each that nobody has acknowledged."""
+
+    def prepare(port: int) -> None:
+        with Wire(port, TIMEOUT_S) as wire:
+            wire.subscribe_inbox()
+            stream = {"name": "S", "subjects": ["S.>"], "storage": "memory"}
+            wire.api("STREAM.CREATE.S", stream | config)
+            said = [b"PUB S.%d 1\r\nx\r\n" % (number % subjects) for number in range(_MESSAGES)]
+            wire.sock.sendall(b"".join(said))
+            wire.ping()
+        with readers(port, b"SUB d.* 7\r\n"), Wire(port, TIMEOUT_S) as wire:
+            wire.subscribe_inbox()
+            for number in range(_CONSUMERS):
+                name = f"c{number}"
+                consumer = {
+                    "name": name,
+                    "durable_name": name,
+                    "deliver_subject": f"d.{number}",
+                    "ack_policy": "explicit",
+                    "ack_wait": _HOUR_NS,
+                    "max_ack_pending": -1,
+                    "mem_storage": True,
+                }
+                config_of = {"stream_name": "S", "config": consumer}
+                wire.api(f"CONSUMER.CREATE.S.{name}", config_of)
+            for number in range(_CONSUMERS):
+                while _pending(wire, number) < _MESSAGES:
+                    time.sleep(0.2)
+
+    return prepare
+
+
+def _pending(wire: Wire, number: int) -> int:
+    return int(wire.api(f"CONSUMER.INFO.S.c{number}", {})["num_ack_pending"])
+
+
+def _very_many_consumers(port: int) -> None:
+    with Wire(port, TIMEOUT_S) as wire:
+        wire.subscribe_inbox()
+        stream = {"name": "S", "subjects": ["S.>"], "storage": "memory", "max_consumers": 5000}
+        wire.api("STREAM.CREATE.S", stream | {"allow_rollup_hdrs": True})
+        for number in range(5000):
+            config = {"durable_name": f"c{number}", "ack_policy": "explicit", "mem_storage": True}
+            consumer = {"stream_name": "S", "config": config | {"name": f"c{number}"}}
+            wire.api(f"CONSUMER.CREATE.S.c{number}", consumer)
+
+
+def _purge(port: int) -> None:
+    with Wire(port, TIMEOUT_S) as wire:
+        wire.subscribe_inbox()
+        wire.api("STREAM.PURGE.S", {"filter": "S.1"})
+
+
+def _roll_up(times: int, distance: int) -> Act:
+    frame = b"HPUB S.%d %d %d\r\n" + _ROLLUP + b"x\r\n"
+    sizes = (len(_ROLLUP), len(_ROLLUP) + 1)
+    return lambda port: say(port, [frame % (n * distance, *sizes) for n in range(times)])
+
+
+def _push_out(port: int) -> None:
+    say(port, [b"PUB S.%d 1\r\nx\r\n" % number for number in range(0, 40_000, 2)])
+
+
+def _push_out_heard(port: int) -> None:
+    with readers(port, _ADVISORIES):
+        _push_out(port)
+        time.sleep(5)
+
+
+_ONE_EACH = {"max_msgs_per_subject": 1}
+_ROLLED_UP = {"allow_rollup_hdrs": True}
+_BESIDE = "beside 16 consumers with 100,000 unacknowledged messages each"
+
+DEPARTURES = [
+    Input(f"a purge by a filter {_BESIDE}", _purge, _delivered(2)),
+    Input(
+        f"20 messages of which each rolls up one {_BESIDE}",
+        _roll_up(20, 2),
+        _delivered(_MESSAGES, **_ROLLED_UP),
+    ),
+    Input(f"2,000 of them {_BESIDE}", _roll_up(2000, 2), _delivered(_MESSAGES, **_ROLLED_UP)),
+    Input(f"a message that rolls up 50,000 {_BESIDE}", _roll_up(1, 0), _delivered(2, **_ROLLED_UP)),
+    Input(
+        f"20,000 messages that push out one each {_BESIDE}",
+        _push_out,
+        _delivered(_MESSAGES, **_ONE_EACH),
+    ),
+    Input(
+        f"the same with a listener to what is terminated {_BESIDE}",
+        _push_out_heard,
+        _delivered(_MESSAGES, **_ONE_EACH),
+    ),
+    Input(
+        "20 messages that roll up one each beside 5,000 consumers",
+        _roll_up(20, 0),
+        _very_many_consumers,
+    ),
+]
