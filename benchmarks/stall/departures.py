@@ -12,6 +12,7 @@ from benchmarks.wire import Wire
 
 _MESSAGES = 100_000
 _CONSUMERS = 16
+_ONE_BY_ONE = 50_000
 _HOUR_NS = 3600 * 10**9
 _ROLLUP = b"NATS/1.0\r\nNats-Rollup: sub\r\n\r\n"
 _ADVISORIES = b"SUB $JS.EVENT.ADVISORY.CONSUMER.MSG_TERMINATED.> 9\r\n"
@@ -48,6 +49,37 @@ def _delivered(subjects: int, **config: Any) -> Act:
                     time.sleep(0.2)
 
     return prepare
+
+
+def _one_at_a_time(port: int) -> None:
+    """Have a consumer on a disk whose messages were asked for one by one, each in its own turn."""
+    with Wire(port, TIMEOUT_S) as wire:
+        wire.subscribe_inbox()
+        wire.api("STREAM.CREATE.S", {"name": "S", "subjects": ["S.>"], "storage": "memory"})
+        wire.sock.sendall(b"PUB S.a 1\r\nx\r\n" * _ONE_BY_ONE)
+        wire.ping()
+        config = {"durable_name": "c", "ack_policy": "all", "ack_wait": _HOUR_NS}
+        consumer = {"stream_name": "S", "config": config | {"name": "c", "max_ack_pending": -1}}
+        wire.api("CONSUMER.CREATE.S.c", consumer)
+    with Wire(port, TIMEOUT_S) as wire:
+        wire.sock.sendall(b"SUB i 1\r\n")
+        for _ in range(_ONE_BY_ONE):
+            wire.sock.sendall(b"PUB $JS.API.CONSUMER.MSG.NEXT.S.c i 0\r\n\r\n")
+            wire.sock.recv(4096)
+
+
+def _ack(sequence: int, times: int) -> Act:
+    """Acknowledge a message and all before it, and ask for an answer, and so the ones after it."""
+
+    def act(port: int) -> None:
+        with Wire(port, TIMEOUT_S) as wire:
+            wire.sock.sendall(b"SUB i 1\r\n")
+            for number in range(sequence, sequence + times):
+                subject = b"$JS.ACK.S.c.1.%d.%d.1.0" % (number, number)
+                wire.sock.sendall(b"PUB %b i 0\r\n\r\n" % subject)
+                wire.sock.recv(4096)
+
+    return act
 
 
 def _pending(wire: Wire, number: int) -> int:
@@ -92,6 +124,16 @@ _ROLLED_UP = {"allow_rollup_hdrs": True}
 _BESIDE = "beside 16 consumers with 100,000 unacknowledged messages each"
 
 DEPARTURES = [
+    Input(
+        "an ack for all of 50,000 messages that were asked for one by one",
+        _ack(_ONE_BY_ONE, 1),
+        _one_at_a_time,
+    ),
+    Input(
+        "50 acks with an answer beside 50,000 messages that were asked for one by one",
+        _ack(1, 50),
+        _one_at_a_time,
+    ),
     Input(f"a purge by a filter {_BESIDE}", _purge, _delivered(2)),
     Input(
         f"20 messages of which each rolls up one {_BESIDE}",

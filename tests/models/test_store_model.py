@@ -194,13 +194,12 @@ class StoreMachine(RuleBasedStateMachine):
         self.check_gone(before, Purged(total, SequenceSet.of(gone)), removed)
 
     def check_gone(self, before: set[int], *purges: Purged) -> None:
-        """What a purge says went is what is not there any more, but for the front."""
-        took = before - self.held()
-        first = self.model.first_seq
+        """What a purge says went is all that is not there any more, and nothing that is."""
+        held = self.held()
         for purged in purges:
             gone = set(purged.gone.sequences)
-            assert gone <= took
-            assert {each for each in took if each >= first} <= gone
+            assert before - held <= gone
+            assert not gone & held
 
     def held(self) -> set[int]:
         """Return the sequences that the model has."""

@@ -141,8 +141,9 @@ class MemoryStore:
     ) -> Purged:
         """Remove matching messages below `below` (0: all), all but the newest `keep`."""
         if wanted is None and not keep:
-            removed = self.truncate_front(below or self._last_seq + 1)
-            return Purged(removed, SequenceSet.of(()))
+            start, end = self.first_seq, self._last_seq + 1
+            removed = self.truncate_front(below or end)
+            return Purged(removed, SequenceSet.between(start, min(below or end, end)))
         literals = wanted.literals if isinstance(wanted, PatternFilter) else None
         if literals is not None and len(literals) == 1:
             (subject,) = literals

@@ -56,7 +56,7 @@ class Purged(NamedTuple):
 
     Attributes:
         messages: how many.
-        gone: which, but for those that went from the front all together.
+        gone: which, perhaps together with sequences between them that were gone before.
     """
 
     messages: int

@@ -49,11 +49,16 @@ class SequenceSet:
         """Return the same sequences, which rise."""
         if not sequences:
             return cls(array("Q"))
-        made = cls(array("Q", (sequences[0], sequences[-1] + 1)))
+        made = cls.between(sequences[0], sequences[-1] + 1)
         if made.count != len(sequences):  # they do not follow each other: the bounds are the outer
             made._sequences = array("Q", sequences)
             made.count = len(sequences)
         return made
+
+    @classmethod
+    def between(cls, start: int, stop: int) -> SequenceSet:
+        """Return start <= sequence < stop."""
+        return cls(array("Q", (start, stop) if start < stop else ()))
 
     def __bool__(self) -> bool:
         return self.count > 0

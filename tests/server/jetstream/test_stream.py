@@ -142,7 +142,7 @@ def test_purge_and_what_forbids_it(bench: Any, make_consumer: Any) -> None:
     assert stream.purge(b"", 4, 0, bench.now) == 2
     assert stream.purge(b"", 0, 0, bench.now) == 5
     assert (stream.store.first_seq, stream.store.last_seq) == (10, 9)
-    assert consumer.told[-1] == ("purged", 10, [])
+    assert consumer.told[-1] == ("purged", 10, [5, 6, 7, 8, 9])
     stream.reconfigure(bench.config(deny_purge=True), bench.now)
     with pytest.raises(ApiError, match="stream purge not permitted"):
         stream.purge(b"", 0, 0, bench.now)

@@ -395,7 +395,7 @@ class Consumer:
 
         Args:
             first_seq: where it begins now.
-            gone: what went, besides what is below that.
+            gone: what went.
             is_single: one message went, because of its subject or because others were kept. The
                 genuine server reports that like a deletion; it does not report any other purge.
         """

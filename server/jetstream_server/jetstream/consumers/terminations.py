@@ -16,7 +16,7 @@ from itertools import islice
 
 from jetstream_server.base.clock import MILLISECOND
 from jetstream_server.jetstream.consumers.consumer_context import ConsumerContext
-from jetstream_server.jetstream.consumers.progress.ack_pending import Run
+from jetstream_server.jetstream.consumers.progress.pending_run import Run
 from jetstream_server.structures.sequence_set import SequenceSet
 
 TOLD_AT_ONCE = 100
@@ -36,7 +36,7 @@ class Terminations:
         """Look at what is pending of messages that are gone, before it is dropped; None if nobody
         listens."""
         shared = self._shared
-        if not shared.advisories.wants_terminations():
+        if not gone or not shared.advisories.wants_terminations():
             return None
         progress = shared.progress
         counts = progress.redelivery.counts

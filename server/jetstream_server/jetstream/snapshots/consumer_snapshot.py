@@ -26,8 +26,8 @@ from jetstream_server.jetstream.configs.consumer_config import (
 )
 from jetstream_server.jetstream.configs.stream_config import StreamConfig
 from jetstream_server.jetstream.consumers.consumer import Consumer, ack_rules
-from jetstream_server.jetstream.consumers.progress.ack_pending import Run
 from jetstream_server.jetstream.consumers.progress.cursor import Cursor
+from jetstream_server.jetstream.consumers.progress.pending_run import Run
 from jetstream_server.jetstream.consumers.progress.progress import Progress
 from jetstream_server.jetstream.snapshots.archive import ArchiveError
 from jetstream_server.jetstream.wire.go_json import GoModel, decode, encode
@@ -51,10 +51,10 @@ def encode_consumer(consumer: Consumer) -> bytes:
         state["pending"] = {
             str(sequence): {
                 "Sequence": consumer_seq,
-                "Timestamp": progress.waiting_since(sequence, run.sent_at),
+                "Timestamp": progress.waiting_since(sequence, sent_at),
             }
             for run in progress.pending.runs
-            for sequence, consumer_seq in run.pending()
+            for sequence, consumer_seq, sent_at in run.pending()
         }
     if progress.redelivery.counts:
         state["redelivered"] = {

@@ -204,13 +204,14 @@ class BlockPruning:
         self._health.check()
         end = below or self._list.last_seq + 1
         if wanted is None and not keep:
-            return Purged(self.truncate_front(end, gives_way=gives_way), SequenceSet.of(()))
+            gone = SequenceSet.between(self._list.oldest()[0], min(end, self._list.last_seq + 1))
+            return Purged(self.truncate_front(end, gives_way=gives_way), gone)
         if isinstance(wanted, SubjectSet) and (few := self._few_of(wanted)) is not None:
-            gone = [each for each in few[: max(len(few) - keep, 0)] if each < end]
-            if 0 < len(gone) < len(few):  # what stays is known: spare the next call the search
+            going = [each for each in few[: max(len(few) - keep, 0)] if each < end]
+            if 0 < len(going) < len(few):  # what stays is known: spare the next call the search
                 table = self._table
-                table.firsts[table.ids[wanted.patterns[0]]] = few[len(gone)]
-            return Purged(self.delete(gone), SequenceSet.of(gone))
+                table.firsts[table.ids[wanted.patterns[0]]] = few[len(going)]
+            return Purged(self.delete(going), SequenceSet.of(going))
         left = max(self._reading.count(wanted, 0) - keep, 0)
         start, removed, ranges = self._list.oldest()[0], 0, array("Q")
         while removed < left and start < end:
@@ -280,7 +281,7 @@ class BlockPruning:
         ranges: array[int],
     ) -> tuple[int, int]:
         """Remove some of the block in which a sequence is; return where to go on and how many
-        went. The half-open `ranges` get what did not go from the front all together."""
+        went, and add which to the half-open `ranges`."""
         self._health.check()
         blocks, index = self._list.blocks, self._list.index_of(start)
         if index == len(blocks) or blocks[index].first_seq >= stop:
@@ -293,6 +294,7 @@ class BlockPruning:
             and start <= self._list.oldest()[0]
             and block.live <= count_max
         ):
+            ranges.extend((start, following))
             return following, self.truncate_front(following)
         content = self._contents.of(block)
         chosen = wanted if isinstance(wanted, SubjectSet) else None

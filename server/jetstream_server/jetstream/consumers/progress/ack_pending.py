@@ -1,8 +1,8 @@
 """Which delivered messages still wait for their ack.
 
-A delivery of N messages is one `Run`: the stream sequences in an array, one byte a message that
-says whether it is still pending, and the time. Acks are taken a run at a time, by a kernel; nothing
-is kept per message.
+A delivery of N messages is one `Run` (`pending_run.py`): the stream sequences in an array, one byte
+a message that says whether it is still pending, and the time. Deliveries of a few messages share a
+run. Acks are taken a run at a time, by a kernel.
 
 It does not know why a message left (ack, term, purge) and does not count deliveries or hold
 single deadlines; that is `redelivery.py`.
@@ -17,97 +17,19 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
-from itertools import compress
+from itertools import compress, islice
 from operator import lt
 
+from jetstream_server.jetstream.consumers.progress.pending_run import Run
 from jetstream_server.kernels.acks import settle
 
 # A run with this many messages or more, of which fewer than an eighth is pending, is rewritten
 # as a smaller one, so that a few stuck messages do not hold the memory of everything around them.
 _SPARSE_COUNT_MIN = 64
+_SPARSE_PART = 8
+_SHORT_RUN = 64  # messages; it is added to the run before it
+_FEW_RUNS = 8  # that may leave the list by themselves
 _FEW_OF_GIVEN = 16  # of so many given sequences one is pending at most: then look for that one
-
-
-class Run:
-    """Messages first delivered together, with consecutive consumer sequences.
-
-    Attributes:
-        sequences: `array('Q')`, rising.
-        consumer_seqs: `range` or `array('Q')` of the same length.
-        live: one byte each, 1 while pending.
-        count: how many are pending.
-        sent_at: nanoseconds since the epoch.
-        expired: the ack wait of the run has passed; its messages have deadlines of their own.
-    """
-
-    __slots__ = ("consumer_seqs", "count", "expired", "live", "sent_at", "sequences")
-
-    def __init__(
-        self,
-        sequences: array[int],
-        consumer_seqs: range | array[int],
-        sent_at: int,
-        live: bytearray | None = None,
-    ) -> None:
-        self.sequences = sequences
-        self.consumer_seqs = consumer_seqs
-        self.live = bytearray(b"\x01") * len(sequences) if live is None else live
-        self.count = self.live.count(1)
-        self.sent_at = sent_at
-        self.expired = False
-
-    def index(self, sequence: int) -> int:
-        """Return the place of a pending sequence, -1 when it is not pending here."""
-        sequences = self.sequences
-        if sequence < sequences[0] or sequence > sequences[-1]:
-            return -1
-        if sequences[-1] - sequences[0] + 1 == len(sequences):
-            at = sequence - sequences[0]
-        else:
-            at = bisect_left(sequences, sequence)
-            if sequences[at] != sequence:
-                return -1
-        return at if self.live[at] else -1
-
-    def take(self, start: int, stop: int) -> array[int]:
-        """Clear the flags of a stretch; return the sequences that were pending."""
-        live = self.live
-        count = live.count(1, start, stop)
-        if count == stop - start:
-            taken = self.sequences[start:stop]
-        else:
-            taken = array("Q", compress(self.sequences[start:stop], live[start:stop]))
-        live[start:stop] = bytes(stop - start)
-        return taken
-
-    def pending(self) -> Iterator[tuple[int, int]]:
-        """Iterate over (stream sequence, consumer sequence) of what is pending."""
-        at = self.live.find(1)
-        while at >= 0:
-            yield self.sequences[at], self.consumer_seqs[at]
-            at = self.live.find(1, at + 1)
-
-    def pending_sequences(self) -> array[int]:
-        """Return the stream sequences of what is pending."""
-        if self.count == len(self.sequences):
-            return self.sequences[:]
-        return array("Q", compress(self.sequences, self.live))
-
-    def compacted(self) -> Run:
-        """Return a run of only what is pending."""
-        consumer_seqs = array("Q", compress(self.consumer_seqs, self.live))
-        run = Run(self.pending_sequences(), consumer_seqs, self.sent_at)
-        run.expired = self.expired
-        return run
-
-    def cut(self, place: int) -> tuple[Run, Run]:
-        """Return two runs: of what is before a place, and of the rest."""
-        first, rest = (
-            Run(self.sequences[at], self.consumer_seqs[at], self.sent_at, self.live[at])
-            for at in (slice(place), slice(place, None))
-        )
-        first.expired = rest.expired = self.expired
-        return first, rest
 
 
 class AckPending:
@@ -127,7 +49,8 @@ class AckPending:
     def __iter__(self) -> Iterator[tuple[int, int]]:
         """Iterate over (stream sequence, consumer sequence), rising."""
         for run in self.runs:
-            yield from run.pending()
+            for sequence, consumer_seq, _ in run.pending():
+                yield sequence, consumer_seq
 
     def sequences(self) -> array[int]:
         """Return the stream sequences of what is pending, rising."""
@@ -136,31 +59,40 @@ class AckPending:
             sequences += run.pending_sequences()
         return sequences
 
+    def sequences_from(self, start: int, count_max: int) -> array[int]:
+        """Return the first stream sequences of what is pending from `start` on, rising."""
+        found: array[int] = array("Q")
+        first = max(bisect_right(self._firsts, start) - 1, 0)
+        for run in islice(self.runs, first, None):
+            at = bisect_left(run.sequences, start)
+            found += array("Q", compress(run.sequences[at:], run.live[at:]))
+            if len(found) >= count_max:
+                break
+        return found[:count_max]
+
     def num_expired(self) -> int:
         """Return how many runs have expired, which are the first ones: they do in their order."""
         return bisect_left(self.runs, True, key=lambda run: not run.expired)
 
+    def next_sent_at(self) -> int | None:
+        """Return when the first message was sent whose waiting did not end, or one before it that
+        was acknowledged meanwhile; None if there is none."""
+        place = self.num_expired()
+        return self.runs[place].sent_at if place < len(self.runs) else None
+
     def add_run(self, sequences: array[int], first_consumer_seq: int, now: int) -> None:
         """Add first deliveries; all sequences are above those here."""
         assert not self.runs or sequences[0] > self.runs[-1].sequences[-1]
-        last = self.runs[-1] if self.runs else None
-        if (
-            len(sequences) == 1
-            and last is not None
-            and last.sent_at == now
-            and not last.expired
-            and isinstance(last.consumer_seqs, range)
-            and last.consumer_seqs.stop == first_consumer_seq
-        ):
-            # Messages dealt out one at a time within a turn share a run.
-            last.sequences.append(sequences[0])
-            last.consumer_seqs = range(last.consumer_seqs.start, first_consumer_seq + 1)
-            last.live.append(1)
-            last.count += 1
-            self._count += 1
+        count = len(sequences)
+        last = self.runs[-1] if self.runs and count <= _SHORT_RUN else None
+        if last is not None and not last.expired and last.takes(count, now):
+            last.add(sequences, first_consumer_seq, now)
+            self._count += count
             return
-        consumer_seqs = range(first_consumer_seq, first_consumer_seq + len(sequences))
-        self.restore_run(Run(sequences[:], consumer_seqs, now))
+        consumer_seqs = range(first_consumer_seq, first_consumer_seq + count)
+        self.runs.append(Run(sequences[:], consumer_seqs, now))
+        self._firsts.append(sequences[0])
+        self._count += count
 
     def restore_run(self, run: Run) -> None:
         """Append a run as it was saved."""
@@ -169,17 +101,25 @@ class AckPending:
             self._firsts.append(run.sequences[0])
             self._count += run.count
 
-    def shortened(self, place: int, count_max: int) -> Run:
-        """Return a run, of which what is pending beyond so many becomes the next one."""
+    def expire(self, sent_before: int, count_max: int) -> array[int]:
+        """Have the waiting of messages end that were sent up to a time, of the first run that did
+        not expire; return those that are pending, about `count_max` at most. If none of its
+        messages is, it was all acknowledged meanwhile."""
+        place = self.num_expired()
         run = self.runs[place]
-        if run.count <= count_max:
-            return run
-        if run.count < len(run.sequences):
-            run = run.compacted()
-        first, rest = run.cut(count_max)
-        self.runs[place : place + 1] = first, rest
-        self._firsts[place : place + 1] = first.sequences[0], rest.sequences[0]
-        return first
+        due = len(run.sequences) if run.times is None else bisect_right(run.times, sent_before)
+        due = _place_after(run.live, count_max, due)
+        if due < len(run.sequences):
+            run, rest = run.cut(due)
+            self.runs[place : place + 1] = run, rest
+            self._firsts[place : place + 1] = run.sequences[0], rest.sequences[0]
+        run.expired = True
+        sequences = run.pending_sequences()
+        if not sequences:
+            del self.runs[place], self._firsts[place]
+        else:
+            self._join(place)
+        return sequences
 
     def consumer_seq(self, sequence: int) -> int:
         """Return the consumer sequence of a pending message, 0 when it is not pending."""
@@ -189,7 +129,7 @@ class AckPending:
     def sent_at(self, sequence: int) -> int:
         """Return when a pending message was first delivered, 0 when it is not pending."""
         found = self._find(sequence)
-        return 0 if found is None else found[0].sent_at
+        return 0 if found is None else found[0].sent_at_of(found[1])
 
     def first(self) -> tuple[int, int] | None:
         """Return the lowest pending (stream sequence, consumer sequence)."""
@@ -198,7 +138,7 @@ class AckPending:
     def first_above(self, sequence: int) -> tuple[int, int] | None:
         """Return the lowest pending (stream sequence, consumer sequence) above `sequence`."""
         place = max(bisect_right(self._firsts, sequence) - 1, 0)
-        for run in self.runs[place:]:
+        for run in islice(self.runs, place, None):
             at = run.live.find(1, bisect_right(run.sequences, sequence))
             if at >= 0:
                 return run.sequences[at], run.consumer_seqs[at]
@@ -221,17 +161,23 @@ class AckPending:
             given = given[bisect_left(given, first) : bisect_left(given, stop)]
             if self._count < len(given) // _FEW_OF_GIVEN:
                 given = array("Q", (each for each in self.sequences() if _is_among(each, given)))
-        at = 0
-        while at < len(given) and self.runs:
+        touched: list[Run] = []
+        at = before = 0
+        while at < len(given):
             place = max(bisect_right(self._firsts, given[at]) - 1, 0)
-            run, before = self.runs[place], len(taken)
+            run = self.runs[place]
             cut = settle(run.sequences, run.live, given, at, taken)
-            self._took(run, len(taken) - before)
+            if len(taken) > before:
+                run.count -= len(taken) - before
+                touched.append(run)
+                before = len(taken)
             if cut == at:  # between two runs, or after the last
                 if place + 1 >= len(self.runs):
                     break
                 cut = bisect_left(given, self._firsts[place + 1], at)
             at = cut
+        self._count -= len(taken)
+        self._tidy(touched)
         return taken
 
     def take_through(self, sequence: int) -> array[int]:
@@ -241,15 +187,14 @@ class AckPending:
     def take_range(self, start: int, stop: int) -> array[int]:
         """Drop sequences with start <= sequence < stop; return those that were pending."""
         taken: array[int] = array("Q")
-        place = max(bisect_right(self._firsts, start) - 1, 0)
-        touched: list[Run] = []
-        for run in self.runs[place:]:
-            if run.sequences[0] >= stop:
-                break
-            touched.append(run)
+        touched = self.runs_within(start, stop)
         for run in touched:
-            first = bisect_left(run.sequences, start)
-            taken += self._take(run, first, bisect_left(run.sequences, stop))
+            sequences = run.sequences
+            some = run.take(bisect_left(sequences, start), bisect_left(sequences, stop))
+            run.count -= len(some)
+            taken += some
+        self._count -= len(taken)
+        self._tidy(touched)
         return taken
 
     def runs_within(self, start: int, stop: int) -> list[Run]:
@@ -276,27 +221,49 @@ class AckPending:
         at = run.index(sequence)
         return None if at < 0 else (run, at)
 
-    def _take(self, run: Run, start: int, stop: int) -> array[int]:
-        taken = run.take(start, stop)
-        self._took(run, len(taken))
-        return taken
+    def _tidy(self, touched: list[Run]) -> None:
+        """See to runs of which something has left: drop what is empty, make short what is sparse.
 
-    def _took(self, run: Run, count: int) -> None:
-        """Discount messages of a run that are no longer pending."""
-        run.count -= count
-        self._count -= count
-        if not run.count:
-            self._replace(run, None)
-        elif len(run.sequences) >= _SPARSE_COUNT_MIN and run.count * 8 < len(run.sequences):
-            self._replace(run, run.compacted())
+        One ack may count for thousands of runs, of which each that leaves a list by itself moves
+        all behind it.
+        """
+        if len(touched) > _FEW_RUNS and not all(run.count for run in touched):
+            self.runs = [run for run in self.runs if run.count]
+            self._firsts = [run.sequences[0] for run in self.runs]
+        for run in touched:
+            count = len(run.sequences)
+            if run.count and (count < _SPARSE_COUNT_MIN or run.count * _SPARSE_PART >= count):
+                continue
+            place = bisect_left(self._firsts, run.sequences[0])
+            if place == len(self.runs) or self.runs[place] is not run:
+                continue
+            if not run.count:
+                del self.runs[place], self._firsts[place]
+            else:
+                self.runs[place] = run = run.compacted()
+                self._firsts[place] = run.sequences[0]
+                self._join(place)
 
-    def _replace(self, run: Run, compacted: Run | None) -> None:
-        place = bisect_left(self._firsts, run.sequences[0])
-        if compacted is None:
+    def _join(self, place: int) -> None:
+        """Add a short run to the one before it, if the two are alike."""
+        run = self.runs[place]
+        count = len(run.sequences)
+        if not place or count > _SHORT_RUN:
+            return
+        before = self.runs[place - 1]
+        if before.expired is run.expired and before.takes(count, run.sent_at):
+            before.extend(run)
             del self.runs[place], self._firsts[place]
-        else:
-            self.runs[place] = compacted
-            self._firsts[place] = compacted.sequences[0]
+
+
+def _place_after(live: bytearray, count: int, stop: int) -> int:
+    """Return the place behind so many flags that are set, `stop` if there are not more before."""
+    if live.count(1, 0, stop) <= count:
+        return stop
+    place = 0
+    for _ in range(count):
+        place = live.index(1, place) + 1
+    return place
 
 
 def _is_among(sequence: int, rising: array[int]) -> bool:

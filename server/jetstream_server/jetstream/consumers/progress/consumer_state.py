@@ -20,7 +20,7 @@ from struct import Struct
 from typing import Any
 
 from jetstream_server.base.errors import StoreError
-from jetstream_server.jetstream.consumers.progress.ack_pending import Run
+from jetstream_server.jetstream.consumers.progress.pending_run import Run
 from jetstream_server.jetstream.consumers.progress.progress import Progress
 
 _MAGIC = b"JSC1"
@@ -33,6 +33,7 @@ _CONTIGUOUS = 1  # stream sequences follow each other
 _NUMBERED = 2  # consumer sequences follow each other
 _ALL_LIVE = 4  # nothing of the run is acknowledged
 _EXPIRED = 8  # its messages have deadlines of their own, or are queued
+_TIMED = 16  # they were not all sent at the same time
 
 
 def encode_state(progress: Progress) -> bytes:
@@ -82,6 +83,8 @@ def _encode_run(run: Run, parts: list[bytes]) -> None:
         flags |= _ALL_LIVE
     if run.expired:
         flags |= _EXPIRED
+    if run.times is not None:
+        flags |= _TIMED
     parts.append(_RUN.pack(consumer_seqs[0], sequences[0], run.sent_at, count, flags))
     if not flags & _CONTIGUOUS:
         parts.append(_bytes_of(sequences))
@@ -89,6 +92,8 @@ def _encode_run(run: Run, parts: list[bytes]) -> None:
         parts.append(_bytes_of(consumer_seqs))
     if not flags & _ALL_LIVE:
         parts.append(bytes(run.live))
+    if run.times is not None:
+        parts.append(_bytes_of(run.times))
 
 
 def restore_state(progress: Progress, data: bytes) -> None:
@@ -141,7 +146,8 @@ def _read_run(reader: _Reader) -> Run:
     else:
         consumer_seqs = reader.words(count)
     live = None if flags & _ALL_LIVE else bytearray(reader.take(count))
-    run = Run(sequences, consumer_seqs, sent_at, live)
+    times = reader.words(count) if flags & _TIMED else None
+    run = Run(sequences, consumer_seqs, sent_at, live, times)
     run.expired = bool(flags & _EXPIRED)
     return run
 

@@ -15,6 +15,7 @@ Invariants (docs/reference/consumers.md#floor-and-pending):
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import filterfalse
@@ -30,6 +31,7 @@ from jetstream_server.structures.sequence_set import SequenceSet
 _ACK_WAIT_SLACK_NS = MILLISECOND
 # When very many are not acknowledged in time, others get their turn in between: milliseconds each.
 EXPIRED_AT_ONCE = 4000
+_SEQUENCE_MAX = (1 << 64) - 1
 
 
 @dataclass(slots=True, frozen=True)
@@ -79,6 +81,7 @@ class Progress:
         self.consumer_seq = 0
         self.floor_consumer_seq = 0
         self.stream_seq = self.floor_stream_seq = cursor.next_seq - 1
+        self._over = range(0)  # what is pending of these goes out again, and is not queued yet
 
     # -- delivering ------------------------------------------------------------------------
 
@@ -248,26 +251,30 @@ class Progress:
         """
         if count_max is None:
             count_max = EXPIRED_AT_ONCE
+        if self._over:
+            over = self._next_over(count_max)
+            self.redelivery.queue(over)
+            return over.tolist()
         due = set(self.redelivery.pop_due(now, count_max))
         wait = self.rules.wait_ns(1) + _ACK_WAIT_SLACK_NS
         pending = self.pending
-        for place in range(pending.num_expired(), len(pending.runs)):
-            if pending.runs[place].sent_at + wait > now or len(due) >= count_max:
+        while (sent_at := pending.next_sent_at()) is not None:
+            if sent_at + wait > now or len(due) >= count_max:
                 break
-            run = pending.shortened(place, count_max)
-            run.expired = True
-            due.update(self.redelivery.untimed(run.pending_sequences()))
+            due.update(self.redelivery.untimed(pending.expire(now - wait, count_max)))
         expired = sorted(due)
         self.redelivery.queue(expired)
         return expired
 
     def next_deadline(self) -> int | None:
         """Return when `expire` has something to do."""
+        if self._over:
+            return 0
         deadline = self.redelivery.next_deadline()
-        runs, at = self.pending.runs, self.pending.num_expired()
-        if at == len(runs):
+        sent_at = self.pending.next_sent_at()
+        if sent_at is None:
             return deadline
-        first = runs[at].sent_at + self.rules.wait_ns(1) + _ACK_WAIT_SLACK_NS
+        first = sent_at + self.rules.wait_ns(1) + _ACK_WAIT_SLACK_NS
         return first if deadline is None else min(deadline, first)
 
     # -- the stream changes ----------------------------------------------------------------
@@ -336,8 +343,8 @@ class Progress:
 
     def rewind(self, next_seq: int) -> None:
         """Go back to before messages that are lost, as their sequences will be used again."""
-        last = max(self.stream_seq, self.cursor.next_seq)
-        self.removed(SequenceSet.of(range(next_seq, last + 1)))
+        stop = min(max(self.stream_seq, self.cursor.next_seq) + 1, _SEQUENCE_MAX)
+        self.removed(SequenceSet.between(next_seq, stop))
         self.pending.compact()
         self.stream_seq = min(self.stream_seq, next_seq - 1)
         self.floor_stream_seq = min(self.floor_stream_seq, next_seq - 1)
@@ -347,13 +354,23 @@ class Progress:
         """Start over from a sequence, with consumer sequence 1."""
         self.pending.clear()
         self.redelivery.clear()
+        self._over = range(0)
         self.cursor.rewind(next_seq)
         self.consumer_seq = self.floor_consumer_seq = 0
         self.stream_seq = self.floor_stream_seq = next_seq - 1
 
     def start_over(self) -> None:
-        """Queue everything that is pending for delivery again: others receive it from now on."""
-        self.redelivery.queue(self.pending.sequences())
+        """Queue everything that is pending for delivery again: others receive it from now on. Of
+        very many, some at once and the others when `expire` is called, which is due then."""
+        self._over = range(self.floor_stream_seq + 1, self.stream_seq + 1)
+        self.redelivery.queue(self._next_over(EXPIRED_AT_ONCE))
+
+    def _next_over(self, count_max: int) -> array[int]:
+        sequences = self.pending.sequences_from(self._over.start, count_max)
+        del sequences[bisect_left(sequences, self._over.stop) :]
+        start = sequences[-1] + 1 if len(sequences) == count_max else self._over.stop
+        self._over = range(start, self._over.stop)
+        return sequences
 
     def refilter(self, patterns: Sequence[bytes]) -> None:
         """Change the filter subjects."""

@@ -173,7 +173,7 @@ class Removal:
         """Tell the consumers of a purge.
 
         Args:
-            gone: what it took, besides what is below the stream's first message now.
+            gone: what it took.
             is_single: it took one message of many.
         """
         first = self._store.first_seq
