@@ -21,22 +21,30 @@ from array import array
 from collections import Counter, deque
 from collections.abc import Iterable
 from itertools import compress, filterfalse, repeat, takewhile
-from operator import lt
+from operator import eq, lt
 from typing import Any
 
 _RUN_MAX = 4096
+_DEAD_AT_ONCE = 1000  # deadlines for which nobody waits any more, and that are passed over
 
 
-class RisingRun:
-    """Part of the queue: rising sequences, from `at` on. A sequence counts only while it has the
-    ticket of its run, so it can leave the queue without being looked for here."""
+class QueuedStretch:
+    """Part of the queue: sequences in order, from `at` on, whose places in the queue follow `base`.
+    A sequence counts only while the queue knows it by its place, so it can leave without being
+    looked for here."""
 
-    __slots__ = ("at", "sequences", "ticket")
+    __slots__ = ("at", "base", "sequences")
 
-    def __init__(self, sequences: array[int], ticket: int) -> None:
+    def __init__(self, sequences: array[int], base: int) -> None:
         self.sequences = sequences
-        self.ticket = ticket
+        self.base = base
         self.at = 0
+
+    def part(self, count_max: int, places: dict[int, int]) -> tuple[array[int], bytes]:
+        """Return the next sequences, and for each whether it is still queued by its place."""
+        part = self.sequences[self.at : self.at + count_max]
+        own = range(self.base + self.at, self.base + self.at + len(part))
+        return part, bytes(map(eq, map(places.get, part), own))
 
 
 class Redelivery:
@@ -51,9 +59,9 @@ class Redelivery:
     def __init__(self) -> None:
         self.counts: dict[int, int] = {}
         self.given_up: dict[int, None] = {}
-        self._queue: dict[int, int] = {}  # sequence -> ticket
-        self._runs: deque[RisingRun] = deque()
-        self._ticket = 0  # the last one given to a run
+        self._queue: dict[int, int] = {}  # sequence -> place, which rises
+        self._stretches: deque[QueuedStretch] = deque()
+        self._place = 0  # of what is queued next
         # A message is in the wave of its deadline, and perhaps still in those of earlier ones.
         self._due_at: dict[int, int] = {}
         self._waves: dict[int, array[int]] = {}
@@ -72,23 +80,16 @@ class Redelivery:
         given = array("Q", sequences)
         self._cancel(given)
         fresh = array("Q", filterfalse(self._queue.__contains__, given))
-        if all(map(lt, fresh, fresh[1:])):
-            self._append(fresh)
-        else:
-            for sequence in dict.fromkeys(fresh):
-                self._append(array("Q", (sequence,)))
-
-    def _append(self, rising: array[int]) -> None:
-        if not rising:
-            return
-        last = self._runs[-1] if self._runs else None
-        if last is not None and last.sequences[-1] < rising[0]:
-            last.sequences += rising
-        else:
-            self._ticket += 1
-            last = RisingRun(rising, self._ticket)
-            self._runs.append(last)
-        self._queue.update(dict.fromkeys(rising, last.ticket))
+        if not all(map(lt, fresh, fresh[1:])):
+            fresh = array("Q", dict.fromkeys(fresh))
+        place = self._place
+        self._place += len(fresh)
+        self._queue.update(zip(fresh, range(place, self._place), strict=True))
+        last = self._stretches[-1] if self._stretches else None
+        if last is not None and len(last.sequences) + len(fresh) <= _RUN_MAX:
+            last.sequences += fresh
+        elif fresh:
+            self._stretches.append(QueuedStretch(fresh, place))
 
     def next_run(self, count_max: int) -> array[int]:
         """Return the sequences to deliver next, empty when there are none.
@@ -96,19 +97,21 @@ class Redelivery:
         They rise and have all been out equally often. They stay queued until told otherwise.
         """
         count_max = min(count_max, _RUN_MAX)
-        while self._runs:
-            run = self._runs[0]
-            part = run.sequences[run.at : run.at + count_max]
+        while self._stretches:
+            stretch = self._stretches[0]
+            part, flags = stretch.part(count_max, self._queue)
             if not part:
-                self._runs.popleft()
+                self._stretches.popleft()
                 continue
-            tickets = list(map(self._queue.get, part, repeat(0)))
-            if tickets[0] != run.ticket:
-                is_left = run.ticket not in tickets
-                run.at += len(part) if is_left else tickets.index(run.ticket)
+            if not flags[0]:
+                left = flags.find(1)
+                stretch.at += len(part) if left < 0 else left
                 continue
-            if tickets.count(run.ticket) != len(part):
-                part = array("Q", compress(part, map(run.ticket.__eq__, tickets)))
+            if 0 in flags:
+                part = array("Q", compress(part, flags))
+            rises = bytes(map(lt, part, part[1:]))
+            if 0 in rises:
+                part = part[: rises.index(0) + 1]
             counts = list(map(self.counts.get, part, repeat(0)))
             if counts.count(counts[0]) != len(counts):
                 part = part[: len(list(takewhile(counts[0].__eq__, counts)))]
@@ -118,22 +121,20 @@ class Redelivery:
     def queued_sequences(self) -> array[int]:
         """Return the queue, in order."""
         queued: array[int] = array("Q")
-        for run in self._runs:
-            queued += run.sequences[run.at :]
+        for stretch in self._stretches:
+            queued += stretch.sequences[stretch.at :]
         if len(queued) == len(self._queue):
             return queued
         del queued[:]  # some have left
-        for run in self._runs:
-            part = run.sequences[run.at :]
-            tickets = map(self._queue.get, part, repeat(0))
-            queued.extend(compress(part, map(run.ticket.__eq__, tickets)))
+        for stretch in self._stretches:
+            queued.extend(compress(*stretch.part(len(stretch.sequences), self._queue)))
         return queued
 
     def _unqueue(self, sequences: Iterable[int]) -> None:
         if self._queue:
             _drop(self._queue, sequences)
             if not self._queue:
-                self._runs.clear()
+                self._stretches.clear()
 
     # -- deadlines -------------------------------------------------------------------------
 
@@ -172,21 +173,30 @@ class Redelivery:
         """
         due: set[int] = set()
         heap, due_at = self._heap, self._due_at
-        while heap and heap[0] <= now and len(due) < count_max:
+        for _ in range(min(count_max, len(heap))):  # each for one message, or for none any more
+            if heap[0] > now or len(due) >= count_max:
+                break
             deadline = heapq.heappop(heap)
             self._wave_counts.pop(deadline, None)
             wave = self._waves.pop(deadline, None)
-            if wave is not None:
+            if wave is None:
+                continue
+            if len(wave) == 1:
+                if due_at.get(wave[0]) == deadline:
+                    due.add(wave[0])
+            else:
                 deadlines = map(due_at.get, wave, repeat(0))
                 due.update(compress(wave, map(deadline.__eq__, deadlines)))
         _drop(due_at, due)
         return sorted(due)
 
     def next_deadline(self) -> int | None:
-        """Return the earliest deadline of a single message."""
-        heap = self._heap
-        while heap and heap[0] not in self._waves:
+        """Return the earliest deadline of a single message, or an earlier one for which nobody
+        waits any more if there are very many of those."""
+        heap, dead = self._heap, 0
+        while heap and heap[0] not in self._waves and dead < _DEAD_AT_ONCE:
             heapq.heappop(heap)
+            dead += 1
         return heap[0] if heap else None
 
     def _cancel(self, sequences: Iterable[int]) -> None:
@@ -244,7 +254,7 @@ class Redelivery:
         self.counts.clear()
         self.given_up.clear()
         self._queue.clear()
-        self._runs.clear()
+        self._stretches.clear()
         self._due_at.clear()
         self._waves.clear()
         self._wave_counts.clear()
