@@ -24,6 +24,7 @@ from jetstream_server.jetstream.catalog.catalog import Catalog
 from jetstream_server.jetstream.configs.account_limits import AccountLimits
 from jetstream_server.jetstream.configs.stream_checks import check_config, check_subjects
 from jetstream_server.jetstream.configs.stream_config import StreamConfig
+from jetstream_server.jetstream.slices import Outcome, Slices
 from jetstream_server.jetstream.snapshots.rebuild import StreamState
 from jetstream_server.jetstream.snapshots.restore import Restore
 from jetstream_server.jetstream.snapshots.snapshot import Snapshot
@@ -55,13 +56,28 @@ class _BegunSnapshot:
     the genuine server."""
 
     sent: Snapshot
-    answer: dict[str, Any]
+    slices: Slices
     now: int
 
-    def go_on(self, finished: Callable[[dict[str, Any] | ApiError], None]) -> None:
+    def go_on(self, finished: Callable[[Outcome], None]) -> None:
         """Answer, then start."""
-        finished(self.answer)
-        self.sent.start(self.now)
+
+        def begun(outcome: Outcome) -> None:
+            finished(outcome)
+            if not isinstance(outcome, ApiError):
+                self.sent.start(outcome["state"], self.now)
+
+        steps = self.sent.begin(self.now)
+        try:
+            outcome = next(steps)
+        except StoreError as error:
+            outcome = errors.STREAM_SNAPSHOT_FAILED(error.reason)
+        except ApiError as error:
+            outcome = error
+        if outcome is None:
+            self.slices.add(lambda: steps, begun)
+        else:
+            begun(outcome)
 
 
 @route("STREAM.SNAPSHOT.*", "stream_snapshot_response")
@@ -79,21 +95,17 @@ def snapshot(catalog: Catalog, request: Request) -> Later:
         raise errors.SNAPSHOT_DELIVER_SUBJECT_INVALID()
     if stream is None or stream.store.offline:
         raise errors.STREAM_SNAPSHOT_FAILED("stream closed")
-    try:
-        sent = Snapshot(
-            catalog,
-            stream,
-            deliver,
-            request.sender,
-            request.now,
-            chunk_bytes=body.chunk_size,
-            window_bytes=body.window_size,
-            with_consumers=not body.no_consumers,
-        )
-    except StoreError as error:
-        raise errors.STREAM_SNAPSHOT_FAILED(error.reason) from None
-    answer = {"config": stream.config.to_wire(), "state": sent.state}
-    return _BegunSnapshot(sent, answer, request.now)
+    sent = Snapshot(
+        catalog,
+        stream,
+        deliver,
+        request.sender,
+        request.now,
+        chunk_bytes=body.chunk_size,
+        window_bytes=body.window_size,
+        with_consumers=not body.no_consumers,
+    )
+    return _BegunSnapshot(sent, catalog.context.slices, request.now)
 
 
 @route("STREAM.RESTORE.*", "stream_restore_response", {"deliver_subject": ""})

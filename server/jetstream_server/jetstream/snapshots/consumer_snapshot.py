@@ -1,8 +1,6 @@
-"""A consumer in an archive: its config and how far it has come, as JSON.
+"""A consumer as an archive tells of it: its config and how far it has come, as JSON.
 
-The fields are those of nats-server 2.15. Two things it has no place for travel beside them, under
-names that it ignores: when the consumer was created, and what is left of a last-per-subject
-snapshot, without which such a consumer would go on as an ordinary one.
+`consumer_copy.py` writes what is read here.
 """
 
 from __future__ import annotations
@@ -25,46 +23,14 @@ from jetstream_server.jetstream.configs.consumer_config import (
     with_defaults,
 )
 from jetstream_server.jetstream.configs.stream_config import StreamConfig
-from jetstream_server.jetstream.consumers.consumer import Consumer, ack_rules
+from jetstream_server.jetstream.consumers.consumer import ack_rules
 from jetstream_server.jetstream.consumers.progress.cursor import Cursor
 from jetstream_server.jetstream.consumers.progress.pending_run import Run
 from jetstream_server.jetstream.consumers.progress.progress import Progress
 from jetstream_server.jetstream.snapshots.archive import ArchiveError
-from jetstream_server.jetstream.wire.go_json import GoModel, decode, encode
+from jetstream_server.jetstream.snapshots.consumer_copy import CREATED, SNAPSHOT
+from jetstream_server.jetstream.wire.go_json import GoModel, decode
 from jetstream_server.store.ports import MessageStore
-
-_CREATED = "created_ns"
-_SNAPSHOT = "last_per_subject"
-
-
-def encode_consumer(consumer: Consumer) -> bytes:
-    """Return the payload of a consumer's entry."""
-    progress = consumer.progress
-    state: dict[str, Any] = {
-        "delivered": {"consumer_seq": progress.consumer_seq, "stream_seq": progress.stream_seq},
-        "ack_floor": {
-            "consumer_seq": progress.floor_consumer_seq,
-            "stream_seq": progress.floor_stream_seq,
-        },
-    }
-    if progress.pending:
-        state["pending"] = {
-            str(sequence): {
-                "Sequence": consumer_seq,
-                "Timestamp": progress.waiting_since(sequence, sent_at),
-            }
-            for run in progress.pending.runs
-            for sequence, consumer_seq, sent_at in run.pending()
-        }
-    if progress.redelivery.counts:
-        state["redelivered"] = {
-            str(sequence): count for sequence, count in progress.redelivery.counts.items()
-        }
-    record: dict[str, Any] = {"config": consumer.config.to_wire(), "state": state}
-    record[_CREATED] = consumer.created
-    if snapshot := progress.cursor.snapshot:
-        record[_SNAPSHOT] = {"sequences": list(snapshot), "live": progress.cursor.live_seq}
-    return encode(record)
 
 
 @dataclass(slots=True)
@@ -134,9 +100,9 @@ def decode_consumer(
             for sequence, entry in (state.get("pending") or {}).items()
         )
         counts = {_key(s): _uint(n) for s, n in (state.get("redelivered") or {}).items()}
-        rest = record.get(_SNAPSHOT) or {}
+        rest = record.get(SNAPSHOT) or {}
         snapshot = [_uint(sequence) for sequence in rest.get("sequences", ())]
-        live_seq, created = _uint(rest.get("live", 0)), _uint(record.get(_CREATED, 0))
+        live_seq, created = _uint(rest.get("live", 0)), _uint(record.get(CREATED, 0))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ArchiveError(
             f'failed to decode consumer "{name}" state: {type(error).__name__} {error}'

@@ -14,13 +14,16 @@ Specification: docs/reference/streams.md#snapshots.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from jetstream_server.base.clock import SECOND
 from jetstream_server.base.errors import StoreError
 from jetstream_server.core.containment import Incident
 from jetstream_server.core.subscription import Sender, Stretch, Subscription
+from jetstream_server.jetstream import errors
 from jetstream_server.jetstream.consumers.consumer import Consumer
+from jetstream_server.jetstream.slices import Outcome
 from jetstream_server.jetstream.snapshots import s2
 from jetstream_server.jetstream.snapshots.archive import (
     CONSUMER_PREFIX,
@@ -29,7 +32,7 @@ from jetstream_server.jetstream.snapshots.archive import (
     STATE_NAME,
     encode_entry,
 )
-from jetstream_server.jetstream.snapshots.consumer_snapshot import encode_consumer
+from jetstream_server.jetstream.snapshots.consumer_copy import ConsumerCopy
 from jetstream_server.jetstream.snapshots.snapshot_advisory import TransferAdvisories
 from jetstream_server.jetstream.streams.messages.scan import messages
 from jetstream_server.jetstream.wire.go_json import encode
@@ -54,6 +57,11 @@ _ACK_NS = 5 * SECOND
 _BLOCK_BYTES = 256 * 1024
 _BLOCK_MESSAGES = 1024
 _TURN_BLOCKS = 2
+# Pieces of consumers at a time: of an ordinary one there are three, and 20 bytes are an entry.
+_PIECE_BYTES = 2048
+_TURN_PIECES = 30
+# What is copied at a time of consumers, as `ConsumerCopy.cost` says.
+_TURN_COPIES = 100
 
 _DONE = b"NATS/1.0 204\r\n\r\n"
 
@@ -62,31 +70,52 @@ class SnapshotContent:
     """The compressed archive of a stream, produced block by block."""
 
     def __init__(
-        self, store: MessageStore, state: dict[str, Any], consumers: list[Consumer], now: int
+        self, store: MessageStore, state: dict[str, Any], consumers: list[ConsumerCopy], now: int
     ) -> None:
         self._store = store
         self._next_seq = max(store.first_seq, 1)
         self._last_seq = store.last_seq
         self._is_over = False
         # The reader expects as many consumers as the state counts.
-        state = {**state, "consumer_count": len(consumers)}
-        entries = [MAGIC, encode_entry(STATE_NAME, now, encode(state))]
-        for consumer in consumers:
-            name = CONSUMER_PREFIX + consumer.name.encode()
-            entries.append(encode_entry(name, now, encode_consumer(consumer)))
-        self._head = b"".join(entries)
+        self._state = {**state, "consumer_count": len(consumers)}
+        self._head: Iterator[bytes] | None = self._read_head(consumers, now)
 
-    def read(self) -> bytes:
-        """Return the next frames, empty at the end and after it.
+    def read(self) -> bytes | None:
+        """Return the next frames, perhaps none yet; None at the end and after it.
 
         Raises:
             StoreError: the store cannot be read.
         """
-        if self._head:
-            head, self._head = self._head, b""
-            return s2.STREAM_IDENTIFIER + s2.frames(head)
+        if self._head is not None:
+            frames = next(self._head, None)
+            if frames is not None:
+                return frames
+            self._head = None
         if self._is_over:
-            return b""
+            return None
+        return self._read_messages()
+
+    def _read_head(self, consumers: list[ConsumerCopy], now: int) -> Iterator[bytes]:
+        """Iterate over the frames of what comes before the messages."""
+        yield s2.STREAM_IDENTIFIER
+        block = bytearray(MAGIC + encode_entry(STATE_NAME, now, encode(self._state)))
+        written = 0
+        for consumer in consumers:
+            pieces: list[bytes] = []
+            for piece in consumer.pieces():
+                pieces.append(piece)
+                written += 1 + len(piece) // _PIECE_BYTES
+                if written >= _TURN_PIECES:
+                    written = 0
+                    yield b""
+            name = CONSUMER_PREFIX + consumer.name.encode()
+            block += encode_entry(name, now, b"".join(pieces))
+            while len(block) >= _BLOCK_BYTES:
+                yield s2.frames(bytes(block[:_BLOCK_BYTES]))
+                del block[:_BLOCK_BYTES]
+        yield s2.frames(bytes(block))
+
+    def _read_messages(self) -> bytes:
         encoded: list[bytes] = []
         size = 0
         found = messages(self._store, None, self._next_seq, _BLOCK_MESSAGES, _BLOCK_BYTES)
@@ -144,22 +173,38 @@ class Snapshot:
         self._index = 0  # of the chunk sent last, from 1
         self._pending = bytearray()  # read and not sent
         self._is_sending = False  # somebody listens, or a wildcard has to do
-        consumers = [
-            consumer
-            for consumer in stream.consumers.values()
-            if with_consumers and isinstance(consumer, Consumer) and not consumer.internal
-        ]
-        self.state = stream.state()
-        self._content = SnapshotContent(stream.store, self.state, consumers, now)
+        self._with_consumers = with_consumers
+        self._content: SnapshotContent | None = None
         uid = context.nuid.next().encode()
         self._ack_prefix = b"%b%b.%b" % (ACK_PREFIX, stream.name.encode(), uid)
         self._subscription = Subscription(self._ack_prefix + b".>", self)
         self._advisories = TransferAdvisories(context, "snapshot", stream.name, sender, now)
 
-    def start(self, now: int) -> None:
+    def begin(self, now: int) -> Iterator[Outcome | None]:
+        """Look at the stream and its consumers, some at a time; return the answer at the end."""
+        stream = self._stream
+        copies: list[ConsumerCopy] = []
+        cost = 0
+        for consumer in list(stream.consumers.values()) if self._with_consumers else ():
+            is_gone = stream.consumers.get(consumer.name) is not consumer
+            if is_gone or consumer.internal or not isinstance(consumer, Consumer):
+                continue
+            copies.append(ConsumerCopy(consumer))
+            cost += copies[-1].cost
+            if cost >= _TURN_COPIES:
+                cost = 0
+                yield None
+        if self._catalog.streams.get(stream.name) is not stream or stream.store.offline:
+            raise errors.STREAM_SNAPSHOT_FAILED("stream closed")
+        # After them, so that none has read more than the stream is said to have.
+        state = stream.state()
+        self._content = SnapshotContent(stream.store, state, copies, now)
+        yield {"config": stream.config.to_wire(), "state": state}
+
+    def start(self, state: dict[str, Any], now: int) -> None:
         """Start waiting for somebody who listens."""
         context = self._context
-        self._advisories.created(now, state=self.state)
+        self._advisories.created(now, state=state)
         context.sublist.insert(self._subscription)
         context.watching[self] = None
         context.deadlines.schedule(self, now + _INTEREST_NS)
@@ -225,6 +270,8 @@ class Snapshot:
     # -- sending ---------------------------------------------------------------------------
 
     def _send(self, now: int) -> None:
+        content = self._content
+        assert content is not None, "it was begun"
         pending, size, deadlines = self._pending, self._chunk_bytes, self._context.deadlines
         for _ in range(_TURN_BLOCKS):
             while len(pending) >= size:
@@ -234,8 +281,8 @@ class Snapshot:
                     return
                 self._send_chunk(bytes(pending[:size]))
                 del pending[:size]
-            frames = self._content.read()
-            if not frames:
+            frames = content.read()
+            if frames is None:
                 self._send_last(now)
                 return
             pending += frames

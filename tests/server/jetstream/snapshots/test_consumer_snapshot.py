@@ -9,7 +9,8 @@ import pytest
 from jetstream_server.jetstream.configs.consumer_config import ConsumerBounds
 from jetstream_server.jetstream.consumers.consumer import Consumer
 from jetstream_server.jetstream.snapshots.archive import ArchiveError
-from jetstream_server.jetstream.snapshots.consumer_snapshot import decode_consumer, encode_consumer
+from jetstream_server.jetstream.snapshots.consumer_copy import ConsumerCopy
+from jetstream_server.jetstream.snapshots.consumer_snapshot import decode_consumer
 
 BOUNDS = ConsumerBounds()
 CONFIG = {"durable_name": "C", "name": "C", "ack_policy": "explicit"}
@@ -32,6 +33,10 @@ def pull(transfers: Any, count: int) -> list[bytes]:
     return [reply for _, reply, _, _ in listener.received if reply]
 
 
+def encoded(source: Any) -> bytes:
+    return b"".join(ConsumerCopy(source).pieces())
+
+
 def test_progress_comes_back(transfers) -> None:
     source = consumer(transfers)
     acks = pull(transfers, 6)
@@ -41,7 +46,7 @@ def test_progress_comes_back(transfers) -> None:
     transfers.publish(acks[3], b"-NAK")
     transfers.turn()
     assert len(pull(transfers, 1)) == 1
-    record = decode_consumer("C", encode_consumer(source), source.stream.config, BOUNDS)
+    record = decode_consumer("C", encoded(source), source.stream.config, BOUNDS)
     assert (record.name, record.config, record.created) == ("C", source.config, source.created)
     progress = record.progress(source.stream.store)
     assert list(progress.pending) == list(source.progress.pending)
@@ -56,9 +61,7 @@ def test_progress_comes_back(transfers) -> None:
 
 def test_none_that_delivers_where_only_the_server_speaks(transfers) -> None:
     source = consumer(transfers)
-    payload = encode_consumer(source).replace(
-        b'"name":"C"', b'"name":"C","deliver_subject":"$JS.S.x"', 1
-    )
+    payload = encoded(source).replace(b'"name":"C"', b'"name":"C","deliver_subject":"$JS.S.x"', 1)
     assert b"$JS.S.x" in payload
     with pytest.raises(ArchiveError, match=r"invalid push consumer deliver subject \(10112\)"):
         decode_consumer("C", payload, source.stream.config, BOUNDS)
@@ -66,7 +69,7 @@ def test_none_that_delivers_where_only_the_server_speaks(transfers) -> None:
 
 def test_what_is_left_of_last_per_subject_comes_back(transfers) -> None:
     source = consumer(transfers, deliver_policy="last_per_subject", filter_subject="s.*")
-    record = decode_consumer("C", encode_consumer(source), source.stream.config, BOUNDS)
+    record = decode_consumer("C", encoded(source), source.stream.config, BOUNDS)
     progress = record.progress(source.stream.store)
     assert list(progress.cursor.snapshot) == [7, 8, 9]
     assert progress.cursor.num_pending() == 3

@@ -6,9 +6,13 @@ import json
 from typing import Any
 
 import pytest
-from jetstream_server.base.clock import SECOND
-from jetstream_server.base.errors import StoreError
-from jetstream_server.jetstream.snapshots.archive import ArchiveEntry, ArchiveReader
+from jetstream_server.base.clock import MILLISECOND, SECOND
+from jetstream_server.base.errors import ApiError, StoreError
+from jetstream_server.jetstream.snapshots.archive import (
+    CONSUMER_PREFIX,
+    ArchiveEntry,
+    ArchiveReader,
+)
 from jetstream_server.jetstream.snapshots.s2 import S2Reader
 from jetstream_server.jetstream.snapshots.snapshot import Snapshot, SnapshotContent
 
@@ -236,10 +240,51 @@ def test_little_is_held_whatever_the_size(transfers) -> None:
     stream = transfers.stream(count=4000, size=1000)
     content = SnapshotContent(stream.store, stream.state(), [], transfers.now)
     pieces = 0
-    while piece := content.read():
+    while (piece := content.read()) is not None:
         assert len(piece) < 300 * 1024
         pieces += 1
     assert pieces > 10
-    assert content.read() == b""
+    assert content.read() is None
     sent = Snapshot(transfers.catalog, stream, b"to.me", None, transfers.now)
-    assert sent.state["messages"] == 4000
+    (answer,) = sent.begin(transfers.now)
+    assert isinstance(answer, dict)
+    assert answer["state"]["messages"] == 4000
+
+
+def test_very_many_consumers_are_copied_some_at_a_time(transfers) -> None:
+    stream = transfers.stream(count=3)
+    for number in range(250):
+        config = {"durable_name": f"c{number}", "ack_policy": "explicit"}
+        body = {"stream_name": "S", "config": config}
+        assert "error" not in transfers.ask(f"CONSUMER.CREATE.S.c{number}", body)
+    sent = Snapshot(transfers.catalog, stream, b"to.me", None, transfers.now)
+    steps = sent.begin(transfers.now)
+    assert next(steps) is None
+    stream.consumers["c249"].delete(transfers.now)
+    outcomes = list(steps)
+    assert outcomes[:-1] == [None] and isinstance(outcomes[-1], dict)
+    asked, chunks = transfers.listen(b"asked"), transfers.listen(b"to.me")
+    body = b'{"deliver_subject":"to.me"}'
+    transfers.publish(b"$JS.API.STREAM.SNAPSHOT.S", body, b"asked")
+    transfers.turn()
+    assert not asked.received
+    for _ in range(9):
+        transfers.advance(MILLISECOND)
+    assert json.loads(asked.received[0][3])["state"]["consumer_count"] == 249
+    for _ in range(99):
+        transfers.turn()
+    data = b"".join(payload for _, _, _, payload in chunks.received)
+    names = [entry.name for entry in entries(data)]
+    assert sorted(names[1:250]) == sorted(CONSUMER_PREFIX + b"c%d" % each for each in range(249))
+
+
+def test_a_stream_that_goes_while_its_consumers_are_copied(transfers) -> None:
+    stream = transfers.stream(count=3)
+    for number in range(150):
+        config = {"durable_name": f"c{number}", "ack_policy": "explicit"}
+        transfers.ask(f"CONSUMER.CREATE.S.c{number}", {"stream_name": "S", "config": config})
+    steps = Snapshot(transfers.catalog, stream, b"to.me", None, transfers.now).begin(transfers.now)
+    assert next(steps) is None
+    transfers.catalog.delete("S", transfers.now)
+    with pytest.raises(ApiError, match="stream closed"):
+        list(steps)

@@ -97,6 +97,19 @@ class Run:
         run.expired = self.expired
         return run
 
+    def copied(self) -> Run:
+        """Return the same, on which nothing that happens has an effect."""
+        consumer_seqs, times = self.consumer_seqs, self.times
+        run = Run(
+            self.sequences[:],
+            consumer_seqs if isinstance(consumer_seqs, range) else consumer_seqs[:],
+            self.sent_at,
+            self.live[:],
+            None if times is None else times[:],
+        )
+        run.expired = self.expired
+        return run
+
     def cut(self, place: int) -> tuple[Run, Run]:
         """Return two runs: of what is before a place, and of the rest; neither is empty."""
         first, rest = (

@@ -60,6 +60,10 @@ class AckRules:
             return self.ack_wait_ns
         return self.backoff_ns[min(deliveries, len(self.backoff_ns)) - 1]
 
+    def began(self, deadline_ns: int, deliveries: int) -> int:
+        """Return when the ack wait began that ends at a deadline."""
+        return deadline_ns - self.wait_ns(deliveries) - _ACK_WAIT_SLACK_NS
+
 
 class Progress:
     """Delivered, pending and acknowledged messages of one consumer.
@@ -227,18 +231,6 @@ class Progress:
         """Start the ack wait of a pending message again (WPI)."""
         wait = self.rules.wait_ns(self.redelivery.deliveries(sequence))
         return self.postpone(sequence, now + wait + _ACK_WAIT_SLACK_NS)
-
-    def waiting_since(self, sequence: int, sent_at: int) -> int:
-        """Return when the ack wait of a pending message began, counted as in `work`.
-
-        Args:
-            sent_at: when its run was sent.
-        """
-        deadline = self.redelivery.deadlines.get(sequence)
-        if deadline is None:
-            return sent_at
-        wait = self.rules.wait_ns(self.redelivery.deliveries(sequence))
-        return deadline - wait - _ACK_WAIT_SLACK_NS
 
     # -- time ------------------------------------------------------------------------------
 
