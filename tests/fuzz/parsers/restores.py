@@ -8,6 +8,7 @@ from typing import Any
 
 from jetstream_server.base.errors import ApiError
 from jetstream_server.base.nuid import Nuid
+from jetstream_server.core.steps import without_pauses
 from jetstream_server.core.sublist import Sublist
 from jetstream_server.jetstream.catalog.catalog import Catalog
 from jetstream_server.jetstream.configs.stream_config import StreamConfig
@@ -61,7 +62,7 @@ def restored(data: bytes) -> None:
         made.feed(MAGIC + data)
         while made.advance():
             pass
-        stream = made.finish(NOW)
+        stream = without_pauses(made.finish(NOW))
     except RebuildError:
         made.abandon(NOW)
         assert not catalog.streams and not catalog.restoring

@@ -371,15 +371,18 @@ class Catalog:
         self.restoring[config.name] = config
         return config, folder
 
-    def finish_restore(self, config: StreamConfig, folder: StreamFolder, now: int) -> Stream:
-        """Have a stream serve now that its folder is filled; whoever asked calls `subscribe_more`
-        until it listens to all its subjects."""
-        del self.restoring[config.name]
-        stream = self._open(config, now, folder, now, at_once=False)
-        save_config(folder, config, now)
-        folder.end_filling()
-        publish_stream_action(self.context, config.name, "create", now)
-        return stream
+    def open_restored(self, config: StreamConfig, folder: StreamFolder, now: int) -> Stream:
+        """Make a stream now that its folder is filled; nobody finds it yet."""
+        return Stream(self.context, config, now, folder, folder.messages(), now)
+
+    def finish_restore(self, stream: Stream, now: int) -> None:
+        """Have a stream serve; whoever asked calls `subscribe_more` until it listens to all its
+        subjects."""
+        del self.restoring[stream.name]
+        self._take_in(stream, now, at_once=False)
+        save_config(stream.folder, stream.config, now)
+        stream.folder.end_filling()
+        publish_stream_action(self.context, stream.name, "create", now)
 
     def abandon_restore(self, config: StreamConfig, folder: StreamFolder) -> None:
         """Give the name up and remove what is in the folder."""
@@ -422,14 +425,17 @@ class Catalog:
         at_once: bool = True,
     ) -> Stream:
         stream = Stream(self.context, config, created, folder, folder.messages(), now)
+        self._take_in(stream, now, at_once=at_once)
+        return stream
+
+    def _take_in(self, stream: Stream, now: int, *, at_once: bool) -> None:
         self.metering.admit(stream)
         stream.store.leave_to(self.context.remains.take)
-        self.streams[config.name] = stream
+        self.streams[stream.name] = stream
         stream.subscribe(at_once=at_once)
         stream.sourcing.follow_config(now)
         for copying in list(self.context.copying):
-            copying.origin_appeared(config.name, now)
-        return stream
+            copying.origin_appeared(stream.name, now)
 
     # -- life ------------------------------------------------------------------------------
 

@@ -391,15 +391,12 @@ def restore_snapshot(
     config: ConsumerConfig,
     created: int,
     progress: Progress,
-    now: int,
 ) -> Consumer:
-    """Add a consumer that comes out of a snapshot; what was pending goes out again."""
+    """Add a consumer that comes out of a snapshot; it is yet to be started."""
     _forget_missing(progress, stream.store, config, stream.store.last_seq)
     consumer = Consumer(stream, name, config, created, progress, _files(stream, name, config))
     consumer.files.save_config()
-    consumer.files.changed(now, must_precede_answer=True)
     stream.add_consumer(consumer)
-    consumer.start(now)
     return consumer
 
 

@@ -6,15 +6,18 @@
 from __future__ import annotations
 
 from array import array
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import groupby
-from typing import Any, ClassVar
+from heapq import merge
+from itertools import islice
+from typing import Any, ClassVar, TypeVar
 
 import orjson
 
 from jetstream_server.base.digits import unsigned
 from jetstream_server.base.errors import ApiError
 from jetstream_server.core.provenance import is_own_subject
+from jetstream_server.core.steps import InSteps
 from jetstream_server.jetstream import errors
 from jetstream_server.jetstream.configs.consumer_checks import check
 from jetstream_server.jetstream.configs.consumer_config import (
@@ -29,8 +32,18 @@ from jetstream_server.jetstream.consumers.progress.pending_run import Run
 from jetstream_server.jetstream.consumers.progress.progress import Progress
 from jetstream_server.jetstream.snapshots.archive import ArchiveError
 from jetstream_server.jetstream.snapshots.consumer_copy import CREATED, SNAPSHOT
+from jetstream_server.jetstream.snapshots.long_json import LongPart
 from jetstream_server.jetstream.wire.go_json import GoModel, decode
 from jetstream_server.store.ports import MessageStore
+
+Entry = TypeVar("Entry")
+
+_LONG_BYTES = 64 * 1024  # of an entry; what is long in it is read in pieces
+_REST_BYTES_MAX = 1 << 20  # of what is read in one go
+_PENDING = LongPart(b"pending", (b"{", b"}"), b"}", b',"')
+_REDELIVERED = LongPart(b"redelivered", (b"{", b"}"), b"", b',"')
+_LEFT = LongPart(b"sequences", (b"[", b"]"), b"", b",")
+_ENTRIES_AT_ONCE = 500  # of pending messages, in about a millisecond
 
 
 @dataclass(slots=True)
@@ -53,7 +66,7 @@ class ConsumerRecord:
     _snapshot: list[int]
     _live_seq: int
 
-    def progress(self, store: MessageStore) -> Progress:
+    def progress(self, store: MessageStore) -> InSteps[Progress]:
         """Return the progress; what is pending goes on waiting for its ack, as if nothing had
         happened."""
         next_seq = self._delivered[1] + 1
@@ -63,15 +76,20 @@ class ConsumerRecord:
         progress = Progress(cursor, ack_rules(self.config))
         progress.consumer_seq, progress.stream_seq = self._delivered
         progress.floor_consumer_seq, progress.floor_stream_seq = self._floor
-        for sent_at, entries in groupby(self._pending, key=lambda entry: entry[2]):
-            columns = list(zip(*entries, strict=True))
-            run = Run(array("Q", columns[0]), array("Q", columns[1]), sent_at)
+        for some in _batched(self._pending):
+            sequences, consumer_seqs, times = (array("Q", each) for each in zip(*some, strict=True))
+            run = Run(sequences, consumer_seqs, times[0], times=times)
             run.expired = True
             progress.pending.restore_run(run)
-        progress.redelivery.counts.update(self._counts)
-        progress.restored()
-        for sequence, _, sent_at in self._pending:
-            progress.work(sequence, sent_at)
+            yield
+        for counted in _batched(self._counts.items()):
+            progress.redelivery.counts.update(counted)
+            yield
+        yield from progress.find_given_up()
+        for some in _batched(self._pending):
+            for sequence, _, sent_at in some:
+                progress.work(sequence, sent_at)
+            yield
         return progress
 
 
@@ -83,44 +101,64 @@ class _Anything(GoModel):
 
 def decode_consumer(
     name: str, payload: bytes, stream: StreamConfig, bounds: ConsumerBounds
-) -> ConsumerRecord:
+) -> InSteps[ConsumerRecord]:
     """Read the payload of a consumer's entry.
 
     Raises:
         ArchiveError: it cannot be read, its state contradicts itself, or the stream may not have
             such a consumer.
     """
+    parts: dict[bytes, list[Any]] = {}
+    if len(payload) > _LONG_BYTES:
+        for part in (_PENDING, _REDELIVERED, _LEFT):
+            try:
+                payload, parts[part.key] = yield from part.take_out(payload)
+            except ValueError as error:
+                raise _undecodable(name, error) from None
+        if len(payload) > _REST_BYTES_MAX:
+            raise ArchiveError(f'consumer "{name}" is too large')
     record = _load(name, payload)
     config = _config(name, record["config"], stream, bounds)
+    pending: list[list[tuple[int, int, int]]] = []
+    counts: dict[int, int] = {}
+    snapshot: list[int] = []
     try:
         state = record.get("state") or {}
         delivered, floor = _position(state.get("delivered")), _position(state.get("ack_floor"))
-        pending = sorted(
-            (_key(sequence), _uint(entry["Sequence"]), _uint(entry["Timestamp"]))
-            for sequence, entry in (state.get("pending") or {}).items()
-        )
-        counts = {_key(s): _uint(n) for s, n in (state.get("redelivered") or {}).items()}
         rest = record.get(SNAPSHOT) or {}
-        snapshot = [_uint(sequence) for sequence in rest.get("sequences", ())]
         live_seq, created = _uint(rest.get("live", 0)), _uint(record.get(CREATED, 0))
+        for entries in (*parts.get(b"pending", ()), state.get("pending") or {}):
+            some = [
+                (_key(sequence), _uint(entry["Sequence"]), _uint(entry["Timestamp"]))
+                for sequence, entry in entries.items()
+            ]
+            pending.append(sorted(some))
+            yield
+        for entries in (*parts.get(b"redelivered", ()), state.get("redelivered") or {}):
+            counts.update({_key(s): _uint(n) for s, n in entries.items()})
+            yield
+        for left in (*parts.get(b"sequences", ()), rest.get("sequences", ())):
+            snapshot += map(_uint, left)
+            yield
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ArchiveError(
-            f'failed to decode consumer "{name}" state: {type(error).__name__} {error}'
-        ) from None
-    reason = _contradiction(delivered, floor, pending)
-    if reason:
+        raise _undecodable(name, error) from None
+    in_order: list[tuple[int, int, int]] = []
+    for merged in _batched(merge(*pending)):
+        if reason := _contradiction(delivered, floor, merged):
+            raise ArchiveError(f'failed to set consumer "{name}" state: {reason}')
+        in_order += merged
+        yield
+    if reason := _contradiction(delivered, floor, ()):
         raise ArchiveError(f'failed to set consumer "{name}" state: {reason}')
+    rising = yield from _rising(in_order)
+    snapshot.sort()
     return ConsumerRecord(
-        config.name,
-        config,
-        created,
-        delivered,
-        floor,
-        _rising(pending),
-        counts,
-        sorted(snapshot),
-        live_seq,
+        config.name, config, created, delivered, floor, rising, counts, snapshot, live_seq
     )
+
+
+def _undecodable(name: str, error: Exception) -> ArchiveError:
+    return ArchiveError(f'failed to decode consumer "{name}" state: {type(error).__name__} {error}')
 
 
 def _load(name: str, payload: bytes) -> dict[str, Any]:
@@ -161,7 +199,7 @@ def _config(
 
 
 def _contradiction(
-    delivered: tuple[int, int], floor: tuple[int, int], pending: list[tuple[int, int, int]]
+    delivered: tuple[int, int], floor: tuple[int, int], pending: Iterable[tuple[int, int, int]]
 ) -> str:
     """Return what is wrong with a state, in the genuine server's words; empty when nothing is."""
     if floor[0] > delivered[0] or floor[1] > delivered[1]:
@@ -172,15 +210,18 @@ def _contradiction(
     return ""
 
 
-def _rising(pending: list[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
+def _rising(pending: list[tuple[int, int, int]]) -> InSteps[list[tuple[int, int, int]]]:
     """Make consumer sequences rise with stream sequences, because the floor is counted by them. The
     genuine server's rise anyway, unless a message was stored again there."""
     rising: list[tuple[int, int, int]] = []
     below = 1 << 63
-    for sequence, consumer_seq, sent_at in reversed(pending):
-        below = max(min(consumer_seq, below - 1), 1)
-        rising.append((sequence, below, sent_at))
-    return rising[::-1]
+    for some in _batched(reversed(pending)):
+        for sequence, consumer_seq, sent_at in some:
+            below = max(min(consumer_seq, below - 1), 1)
+            rising.append((sequence, below, sent_at))
+        yield
+    rising.reverse()
+    return rising
 
 
 def _after_colon(error: ApiError) -> str:
@@ -203,3 +244,10 @@ def _uint(value: Any) -> int:
     if type(value) is not int or not 0 <= value < 1 << 63:
         raise ValueError(f"not a number in range: {value!r:.40}")
     return value
+
+
+def _batched(entries: Iterable[Entry]) -> Iterator[list[Entry]]:
+    """Iterate over lists of a few hundred each."""
+    left = iter(entries)
+    while some := list(islice(left, _ENTRIES_AT_ONCE)):
+        yield some

@@ -16,12 +16,15 @@ from typing import TYPE_CHECKING, ClassVar
 from pydantic import Field
 
 from jetstream_server.base.errors import ApiError
+from jetstream_server.core.steps import InSteps, Stint
 from jetstream_server.core.subject import is_valid_literal
 from jetstream_server.jetstream import errors
 from jetstream_server.jetstream.configs.consumer_checks import check_workqueue
 from jetstream_server.jetstream.configs.consumer_config import ConsumerBounds
 from jetstream_server.jetstream.configs.stream_config import SEQUENCE_MAX, StreamConfig
+from jetstream_server.jetstream.consumers.consumer import Consumer
 from jetstream_server.jetstream.consumers.consumer_creation import restore_snapshot
+from jetstream_server.jetstream.ending import Ending
 from jetstream_server.jetstream.snapshots.archive import (
     CONSUMER_PREFIX,
     STATE_NAME,
@@ -41,6 +44,9 @@ if TYPE_CHECKING:
     from jetstream_server.jetstream.stream import Stream
 
 _ADVANCE_BYTES = 64 * 1024
+_READ_BYTES = 16 * 1024  # what a step counts that reads a consumer
+_ADDED_AT_ONCE = 4  # consumers of a stream
+_PENDING_AS_CONSUMER = 2000  # unacknowledged messages, of which each is looked for and saved
 _ENTRY_BYTES = 700  # what an entry without payload counts: it costs some 25 microseconds
 _MISMATCH = "expected sequence does not match store"
 
@@ -102,6 +108,8 @@ class Rebuild:
         self._archive = ArchiveReader()
         self._state: StreamState | None = None  # as the archive tells it
         self._consumers: dict[str, ConsumerRecord] = {}  # found so far, by name
+        # The next one, by the name of its entry, while it is read.
+        self._reading: tuple[str, InSteps[ConsumerRecord]] | None = None
         self._taken_filters = TakenFilters()  # of these, in a work queue
         self._last_ts = 0  # of the message stored last
         self.is_complete = False  # the end of the archive was read
@@ -133,6 +141,15 @@ class Rebuild:
     def _store_entries(self) -> int:
         size = 0
         while size < _ADVANCE_BYTES and not self.is_complete:
+            if self._reading is not None:
+                size += _READ_BYTES
+                name, steps = self._reading
+                try:
+                    next(steps)
+                except StopIteration as end:
+                    self._reading = None
+                    self._add_consumer(name, end.value)
+                continue
             entry = self._archive.next_entry()
             if entry is None:
                 break
@@ -140,7 +157,7 @@ class Rebuild:
             size += len(entry.payload) + _ENTRY_BYTES
         return size
 
-    def finish(self, now: int) -> Stream:
+    def finish(self, now: int) -> InSteps[Stream]:
         """Have the stream start serving, now that no more of the snapshot comes; whoever asked
         calls `subscribe_more` until it listens to all its subjects."""
         if not self.is_complete:
@@ -153,29 +170,37 @@ class Rebuild:
             store.truncate_front(max(state.first_seq, state.last_seq + 1))
         elif state.last_seq > store.last_seq:
             store.skip(state.last_seq - store.last_seq, self._last_ts)
-        stream = self._catalog.finish_restore(self._config, self._folder, now)
-        self._stream = stream
+        # Nobody else finds the stream before it has all its consumers: what one of them has read
+        # leaves an interest stream if no other one is known.
+        self._stream = stream = self._catalog.open_restored(self._config, self._folder, now)
+        made: list[Consumer] = []
+        stint = Stint(_ADDED_AT_ONCE)
         for record in self._consumers.values():
-            restore_snapshot(
-                stream,
-                record.name,
-                record.config,
-                record.created or now,
-                record.progress(store),
-                now,
-            )
+            progress = yield from record.progress(store)
+            created = record.created or now
+            made.append(restore_snapshot(stream, record.name, record.config, created, progress))
+            if stint.spend(1 + len(progress.pending) // _PENDING_AS_CONSUMER):
+                yield
+        self._catalog.finish_restore(stream, now)
         if self._consumers:
             stream.removal.sweep()
+        for consumer in made:
+            if stream.consumers.get(consumer.name) is consumer:  # and not deleted meanwhile
+                consumer.start(now)
+            if stint.spend():
+                yield
         return stream
 
     def abandon(self, now: int) -> None:
         """Give up the name and remove what was stored."""
-        name = self._config.name
-        if self._stream is not None:
-            if self._catalog.streams.get(name) is self._stream:
+        name, stream = self._config.name, self._stream
+        if stream is not None and name not in self._catalog.restoring:
+            if self._catalog.streams.get(name) is stream:
                 self._catalog.delete(name, now)
-        else:
-            self._catalog.abandon_restore(self._config, self._folder)
+            return
+        if stream is not None:
+            stream.stop(now, Ending.INTERRUPTED)
+        self._catalog.abandon_restore(self._config, self._folder)
 
     # -- entries ---------------------------------------------------------------------------
 
@@ -195,9 +220,11 @@ class Rebuild:
             raise ArchiveError(f'expected consumer, found "{found}"')
         name = entry.name.removeprefix(CONSUMER_PREFIX).decode(errors="replace")
         bounds = self._catalog.consumer_bounds()
-        record = decode_consumer(name, entry.payload, self._config, bounds)
+        self._reading = name, decode_consumer(name, entry.payload, self._config, bounds)
+
+    def _add_consumer(self, name: str, record: ConsumerRecord) -> None:
         try:
-            self._check_consumer(record, bounds)
+            self._check_consumer(record, self._catalog.consumer_bounds())
         except ApiError as error:
             reason = f"{error.description} ({error.err_code})"
             raise ArchiveError(f'failed to add consumer "{name}": {reason}') from None

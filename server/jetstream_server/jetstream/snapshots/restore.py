@@ -67,7 +67,7 @@ class Restore:
         self._comparison: InSteps[ComparedSubjects] | None = None
         self._rebuild: Rebuild | None = None
         self._stream: Stream | None = None  # which begins to listen
-        self._listening: InSteps[None] | None = None
+        self._finishing: InSteps[None] | None = None
         self._reply = b""  # where the outcome is told; given with the last, empty chunk
         self._is_over = False
         name = config.name.encode()
@@ -155,13 +155,12 @@ class Restore:
                 self._pause(now)
             return
         try:
-            if self._listening is None:
+            if self._finishing is None:
                 if self._store_some(self._rebuild):
                     self._pause(now)
                     return
-                self._stream = self._rebuild.finish(now)
-                self._listening = listening(self._catalog, self._stream)
-            for _ in self._listening:
+                self._finishing = self._finish(self._rebuild, now)
+            for _ in self._finishing:
                 self._pause(now)
                 return
         except (RebuildError, JetStreamServerError) as error:
@@ -171,6 +170,10 @@ class Restore:
         assert self._stream is not None
         self._answer(created_info(self._stream, now))
         self._end(now)
+
+    def _finish(self, rebuild: Rebuild, now: int) -> InSteps[None]:
+        self._stream = stream = yield from rebuild.finish(now)
+        yield from listening(self._catalog, stream)
 
     def _begin_rebuild(self, compared: ComparedSubjects, now: int) -> None:
         try:

@@ -6,14 +6,21 @@ import json
 from typing import Any
 
 import pytest
+from jetstream_server.core.steps import without_pauses
 from jetstream_server.jetstream.configs.consumer_config import ConsumerBounds
 from jetstream_server.jetstream.consumers.consumer import Consumer
 from jetstream_server.jetstream.snapshots.archive import ArchiveError
 from jetstream_server.jetstream.snapshots.consumer_copy import ConsumerCopy
-from jetstream_server.jetstream.snapshots.consumer_snapshot import decode_consumer
+from jetstream_server.jetstream.snapshots.consumer_snapshot import ConsumerRecord, decode_consumer
+
+from tests.traced_lines import lines_of
 
 BOUNDS = ConsumerBounds()
 CONFIG = {"durable_name": "C", "name": "C", "ack_policy": "explicit"}
+
+
+def decoded(name: str, payload: bytes, config: Any, bounds: ConsumerBounds) -> ConsumerRecord:
+    return without_pauses(decode_consumer(name, payload, config, bounds))
 
 
 def consumer(transfers: Any, **config: Any) -> Consumer:
@@ -46,9 +53,9 @@ def test_progress_comes_back(transfers) -> None:
     transfers.publish(acks[3], b"-NAK")
     transfers.turn()
     assert len(pull(transfers, 1)) == 1
-    record = decode_consumer("C", encoded(source), source.stream.config, BOUNDS)
+    record = decoded("C", encoded(source), source.stream.config, BOUNDS)
     assert (record.name, record.config, record.created) == ("C", source.config, source.created)
-    progress = record.progress(source.stream.store)
+    progress = without_pauses(record.progress(source.stream.store))
     assert list(progress.pending) == list(source.progress.pending)
     assert progress.redelivery.counts == source.progress.redelivery.counts == {4: 1}
     # The first two left wait for their acks as before, so does what was redelivered last.
@@ -64,13 +71,13 @@ def test_none_that_delivers_where_only_the_server_speaks(transfers) -> None:
     payload = encoded(source).replace(b'"name":"C"', b'"name":"C","deliver_subject":"$JS.S.x"', 1)
     assert b"$JS.S.x" in payload
     with pytest.raises(ArchiveError, match=r"invalid push consumer deliver subject \(10112\)"):
-        decode_consumer("C", payload, source.stream.config, BOUNDS)
+        decoded("C", payload, source.stream.config, BOUNDS)
 
 
 def test_what_is_left_of_last_per_subject_comes_back(transfers) -> None:
     source = consumer(transfers, deliver_policy="last_per_subject", filter_subject="s.*")
-    record = decode_consumer("C", encoded(source), source.stream.config, BOUNDS)
-    progress = record.progress(source.stream.store)
+    record = decoded("C", encoded(source), source.stream.config, BOUNDS)
+    progress = without_pauses(record.progress(source.stream.store))
     assert list(progress.cursor.snapshot) == [7, 8, 9]
     assert progress.cursor.num_pending() == 3
 
@@ -94,8 +101,8 @@ def test_what_the_genuine_server_writes_is_read(transfers) -> None:
         },
         "redelivered": {"1": 1},
     }
-    found = decode_consumer("C", record(state, more=1), stream.config, BOUNDS)
-    progress = found.progress(stream.store)
+    found = decoded("C", record(state, more=1), stream.config, BOUNDS)
+    progress = without_pauses(found.progress(stream.store))
     # A message delivered anew there keeps the lower consumer sequence here.
     assert list(progress.pending) == [(1, 1), (2, 2)]
     assert progress.pending.sent_at(1) == 5
@@ -106,8 +113,8 @@ def test_what_the_genuine_server_writes_is_read(transfers) -> None:
 @pytest.mark.parametrize("state", [None, {}])
 def test_without_state_it_starts_at_the_beginning(transfers, state: Any) -> None:
     stream = transfers.stream(count=9)
-    found = decode_consumer("C", record(state), stream.config, BOUNDS)
-    assert found.progress(stream.store).cursor.num_pending() == 9
+    found = decoded("C", record(state), stream.config, BOUNDS)
+    assert without_pauses(found.progress(stream.store)).cursor.num_pending() == 9
 
 
 @pytest.mark.parametrize(
@@ -149,5 +156,46 @@ def test_without_state_it_starts_at_the_beginning(transfers, state: Any) -> None
 def test_what_can_not_be_read_is_refused(transfers, payload: bytes, text: str) -> None:
     stream = transfers.stream()
     with pytest.raises(ArchiveError) as caught:
-        decode_consumer("C", payload, stream.config, BOUNDS)
+        decoded("C", payload, stream.config, BOUNDS)
     assert str(caught.value).startswith(text)
+
+
+def test_very_many_messages_are_read_some_at_a_time(transfers: Any) -> None:
+    """50,000 of each of four consumers kept others waiting for two seconds."""
+    stream = transfers.stream(count=9)
+    sequences = sorted(range(1, 6001), key=str)  # as the genuine server writes them
+    state = {
+        "delivered": position(9000, 6000),
+        "ack_floor": position(0, 0),
+        "pending": {str(n): {"Sequence": n + 5, "Timestamp": 10 + n // 9} for n in sequences},
+        "redelivered": {str(n): 2 for n in sequences[::3]},
+    }
+    payload = json.dumps({"config": CONFIG, "state": state}, separators=(",", ":")).encode()
+    assert len(payload) > 64 * 1024
+    found: list[Any] = []
+
+    def step(steps: Any) -> bool:
+        try:
+            next(steps)
+        except StopIteration as end:
+            found.append(end.value)
+        return bool(found)
+
+    steps = decode_consumer("C", payload, stream.config, BOUNDS)
+    while not found:
+        assert lines_of(lambda: step(steps)) < 20_000
+    steps = found.pop().progress(stream.store)
+    while not found:
+        assert lines_of(lambda: step(steps)) < 25_000
+    progress = found[0]
+    assert list(progress.pending) == [(n, n + 5) for n in range(1, 6001)]
+    assert progress.pending.sent_at(5000) == 10 + 5000 // 9
+    assert progress.redelivery.counts == dict.fromkeys(sequences[::3], 2)
+
+
+def test_what_is_too_large_to_be_read_in_one_go_is_refused(transfers: Any) -> None:
+    stream = transfers.stream(count=9)
+    config = CONFIG | {"metadata": {"k": "x" * (1 << 20)}}
+    payload = json.dumps({"config": config, "state": {}}).encode()
+    with pytest.raises(ArchiveError, match='consumer "C" is too large'):
+        decoded("C", payload, stream.config, BOUNDS)

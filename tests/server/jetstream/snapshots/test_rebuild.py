@@ -266,3 +266,68 @@ def test_an_account_that_is_full(transfers) -> None:
     transfers.catalog.limit(type(transfers.catalog.limits)(max_storage=60))
     text = transfers.refusal(whole(state(), TWO))
     assert text == "failed to store message sequence 2: resource limits exceeded for account"
+
+
+def filled(transfers: Any, count: int, **config: Any) -> Rebuild:
+    """Return what has read a stream of two messages with so many consumers."""
+    consumers = b"".join(
+        encode_entry(b"consumers/c", 1, CONSUMER.replace(b'"C"', b'"c%d"' % number))
+        for number in range(count)
+    )
+    rebuild = Rebuild(transfers.catalog, StreamConfig(name="R", subjects=["r.>"], **config))
+    rebuild.feed(whole(state(consumer_count=count), consumers, TWO))
+    while rebuild.advance():
+        pass
+    return rebuild
+
+
+def is_heard(transfers: Any, consumer: str) -> bool:
+    subject = f"$JS.API.CONSUMER.MSG.NEXT.R.{consumer}".encode()
+    return bool(transfers.catalog.context.sublist.match(subject).plain)
+
+
+def test_nobody_finds_it_before_it_has_all_its_consumers(transfers) -> None:
+    """What one of them has read would leave an interest stream while the others are not known."""
+    steps = filled(transfers, 20, retention="interest").finish(transfers.now)
+    hidden, begun = 0, []
+    for _ in steps:
+        found = transfers.catalog.streams.get("R")
+        if found is None:
+            assert transfers.ask("STREAM.INFO.R")["error"]["err_code"] == 10059
+            assert transfers.ask("STREAM.CREATE.R", {"name": "R"})["error"]["err_code"] == 10058
+            assert not is_heard(transfers, "c0")
+            hidden += 1
+            continue
+        assert begun or found.consumers.keys() == {f"c{number}" for number in range(20)}
+        begun.append([is_heard(transfers, f"c{number}") for number in range(20)].count(True))
+        if len(begun) == 1:
+            assert transfers.ask("CONSUMER.DELETE.R.c19")["success"]
+    assert hidden >= 5 and begun == sorted(set(begun)) and begun[-1] >= 16
+    assert all(is_heard(transfers, f"c{number}") for number in range(19))
+    assert not is_heard(transfers, "c19"), "it was deleted meanwhile"
+    assert transfers.catalog.streams["R"].store.state().messages == 2
+
+
+def test_called_off_before_it_serves_nothing_is_left(transfers) -> None:
+    before = transfers.files()
+    rebuild = filled(transfers, 20)
+    steps = rebuild.finish(transfers.now)
+    for _ in range(3):
+        next(steps)
+    rebuild.abandon(transfers.now)
+    transfers.turn()
+    assert transfers.files() == before
+    assert not transfers.catalog.restoring and not transfers.catalog.streams
+    assert "did_create" in transfers.ask("STREAM.CREATE.R", {"name": "R", "subjects": ["r.>"]})
+
+
+def test_called_off_while_its_consumers_begin_it_is_removed(transfers) -> None:
+    before = transfers.files()
+    rebuild = filled(transfers, 20)
+    for _ in rebuild.finish(transfers.now):
+        if transfers.catalog.streams:
+            break
+    rebuild.abandon(transfers.now)
+    transfers.turn()
+    assert transfers.files() == before
+    assert not transfers.catalog.restoring and not transfers.catalog.streams

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from itertools import filterfalse
 
 from jetstream_server.base.clock import MILLISECOND
+from jetstream_server.core.steps import InSteps, Stint, without_pauses
 from jetstream_server.jetstream.consumers.progress.ack_pending import AckPending
 from jetstream_server.jetstream.consumers.progress.cursor import Cursor
 from jetstream_server.jetstream.consumers.progress.redelivery import Redelivery
@@ -31,6 +32,7 @@ from jetstream_server.structures.sequence_set import SequenceSet
 _ACK_WAIT_SLACK_NS = MILLISECOND
 # When very many are not acknowledged in time, others get their turn in between: milliseconds each.
 EXPIRED_AT_ONCE = 4000
+_LOOKED_UP_AT_ONCE = 1000
 _SEQUENCE_MAX = (1 << 64) - 1
 
 
@@ -311,8 +313,17 @@ class Progress:
 
     def restored(self) -> None:
         """It was restored: find out what was given up."""
+        without_pauses(self.find_given_up())
+
+    def find_given_up(self) -> InSteps[None]:
+        """Find out what was given up, some of the messages at a time."""
         counts, given_up = self.redelivery.counts, self.redelivery.given_up
-        given_up.update((s, None) for s in counts if s not in self.pending)
+        stint = Stint(_LOOKED_UP_AT_ONCE)
+        for sequence in list(counts):
+            if sequence not in self.pending:
+                given_up[sequence] = None
+            if stint.spend():
+                yield
 
     def purged(self, first_seq: int) -> array[int]:
         """Everything below `first_seq` is gone; return what was pending there."""
