@@ -119,7 +119,7 @@ HARMLESS = {
     "Rebuild.finish": "the stream is not there yet, and a restore that fails leaves nothing",
     "Metering.admit": "what is counted, and not what is stored",
     "Metering.dismiss": "what is counted, and not what is stored",
-    "Catalog._open": "where what is gone is left, and not what is stored",
+    "Catalog._take_in": "where what is gone is left, and not what is stored",
     "Contents.abandon": "it takes a store out of service that nothing can be promised of",
     "drop_unfinished": "before the stream is there: a start that fails leaves it offline",
 }
