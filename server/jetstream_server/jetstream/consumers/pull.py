@@ -32,7 +32,13 @@ from jetstream_server.jetstream.consumers.priority import (
 from jetstream_server.jetstream.consumers.progress.cursor import SUBJECTS_AT_ONCE
 from jetstream_server.jetstream.consumers.progress.selection import shortened
 from jetstream_server.jetstream.consumers.pull_request import PullRequest, parse_request
-from jetstream_server.jetstream.consumers.supply import Offer, Supply
+from jetstream_server.jetstream.consumers.supply import (
+    OFFER_UNITS,
+    OFFERS_AT_ONCE,
+    OFFERS_FREE,
+    Offer,
+    Supply,
+)
 from jetstream_server.jetstream.consumers.waiting_requests import WaitingRequests
 from jetstream_server.jetstream.wire.go_duration import format_duration
 from jetstream_server.protocol import headers
@@ -202,11 +208,14 @@ class Pull:
         if self._is_behind:
             shared.wake()
             return
-        budget, self._looked_at = TURN_BYTES, 0
+        budget, offers, self._looked_at = TURN_BYTES, 0, 0
         while self._waiting:
-            if budget <= 0 or self._looked_at > _LOOKED_AT_MAX:
+            if budget <= 0 or offers == OFFERS_AT_ONCE or self._looked_at > _LOOKED_AT_MAX:
                 shared.wake()
                 return
+            offers += 1
+            if offers > OFFERS_FREE:
+                shared.stream.context.workload.spend(OFFER_UNITS)
             sent = self._serve_next(budget, now)
             if sent is None:
                 if self._searches:

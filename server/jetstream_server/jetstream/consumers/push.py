@@ -21,7 +21,13 @@ from jetstream_server.jetstream.consumers.flow_control import FlowControl
 from jetstream_server.jetstream.consumers.inactivity import Inactivity
 from jetstream_server.jetstream.consumers.pacing import RateLimit
 from jetstream_server.jetstream.consumers.progress.cursor import SUBJECTS_AT_ONCE
-from jetstream_server.jetstream.consumers.supply import Offer, Supply
+from jetstream_server.jetstream.consumers.supply import (
+    OFFER_UNITS,
+    OFFERS_AT_ONCE,
+    OFFERS_FREE,
+    Offer,
+    Supply,
+)
 
 TURN_BYTES = limits.OUTBOX_LOW_BYTES
 _NUMBERS_BYTES = 32  # the numbers of an ack subject, roughly; only flow control uses it
@@ -103,12 +109,15 @@ class Push:
         match = shared.delivery.match(self.subject)
         if match.size > 1:  # each is asked whether it reads
             shared.stream.context.workload.spend(match.size / _ASKED_OF_UNIT)
-        budget = TURN_BYTES
+        budget, offers = TURN_BYTES, 0
         within = is_within(match)
         while True:
-            if budget <= 0:
+            if budget <= 0 or offers == OFFERS_AT_ONCE:
                 shared.wake()
                 return
+            offers += 1
+            if offers > OFFERS_FREE:
+                shared.stream.context.workload.spend(OFFER_UNITS)
             if shared.delivery.is_congested(match):
                 shared.block(match)
                 return

@@ -9,6 +9,7 @@ import pytest
 from jetstream_server.base.clock import MILLISECOND, SECOND
 from jetstream_server.jetstream.consumers import pull
 from jetstream_server.jetstream.consumers.delivery import Delivery
+from jetstream_server.jetstream.consumers.supply import OFFERS_AT_ONCE
 from jetstream_server.jetstream.ending import Ending
 
 EXPLICIT = {"durable_name": "C", "ack_policy": "explicit"}
@@ -497,3 +498,26 @@ def test_whoever_reads_is_served_wherever_it_waits(
         account.publish(b"s.a", b"%d" % number)
     account.advance(50_000_000)
     assert payloads(account.client.take()) == served  # with a pin, the others go on waiting
+
+
+def test_what_goes_out_one_at_a_time_takes_several_turns(account):
+    """30,000 messages, refused in falling order, were sent in one turn of seconds."""
+    stream = account.stream()
+    for number in range(200):
+        account.publish(b"s.%d" % number)
+    account.subscribe(b"_INBOX.p")
+    consumer = account.create(stream, durable_name="C", ack_policy="explicit")
+    account.pull(consumer, b"200")
+    assert len(account.client.take()) == 200
+    for sequence in range(200, 0, -1):
+        consumer.progress.refuse(sequence)
+    turns, advance = [], consumer.advance
+
+    def counted(now):
+        turns.append(len(account.client.received))
+        advance(now)
+
+    consumer.advance = counted
+    account.pull(consumer, b"200")
+    assert turns[:4] == [0, OFFERS_AT_ONCE, 2 * OFFERS_AT_ONCE, 3 * OFFERS_AT_ONCE]
+    assert [message.ack[1] for message in account.client.take()] == [*range(200, 0, -1)]

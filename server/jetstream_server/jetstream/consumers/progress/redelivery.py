@@ -25,6 +25,7 @@ from operator import eq, lt
 from typing import Any
 
 _RUN_MAX = 4096
+_LOOKED_AT_FIRST = 16
 _DEAD_AT_ONCE = 1000  # deadlines for which nobody waits any more, and that are passed over
 
 
@@ -97,26 +98,33 @@ class Redelivery:
         They rise and have all been out equally often. They stay queued until told otherwise.
         """
         count_max = min(count_max, _RUN_MAX)
+        # It is mostly long, or one message: do not look at thousands to find the one.
+        run, may_go_on = self._next_run(min(count_max, _LOOKED_AT_FIRST))
+        return self._next_run(count_max)[0] if may_go_on else run
+
+    def _next_run(self, count_max: int) -> tuple[array[int], bool]:
+        """Return the first of the next so many, and whether those may belong to it that follow."""
         while self._stretches:
             stretch = self._stretches[0]
             part, flags = stretch.part(count_max, self._queue)
             if not part:
                 self._stretches.popleft()
                 continue
-            if not flags[0]:
-                left = flags.find(1)
+            left = flags.find(1)
+            if left:
                 stretch.at += len(part) if left < 0 else left
                 continue
             if 0 in flags:
                 part = array("Q", compress(part, flags))
+            count = len(part)
             rises = bytes(map(lt, part, part[1:]))
             if 0 in rises:
                 part = part[: rises.index(0) + 1]
             counts = list(map(self.counts.get, part, repeat(0)))
             if counts.count(counts[0]) != len(counts):
                 part = part[: len(list(takewhile(counts[0].__eq__, counts)))]
-            return part
-        return array("Q")
+            return part, len(part) == count
+        return array("Q"), False
 
     def queued_sequences(self) -> array[int]:
         """Return the queue, in order."""

@@ -253,3 +253,12 @@ def test_of_deadlines_that_nobody_waits_for_some_are_due_at_a_time():
         assert not due
         due += redelivery.pop_due(50_000, 1000)
     assert due == [5000]
+
+
+def test_a_run_is_not_cut_where_some_have_left():
+    redelivery = Redelivery()
+    redelivery.queue(range(1, 1001))
+    redelivery.forget(range(3, 1001, 5))
+    assert list(redelivery.next_run(500)) == [each for each in range(1, 501) if each % 5 != 3]
+    redelivery.counts[11] = 1
+    assert list(redelivery.next_run(500)) == [1, 2, 4, 5, 6, 7, 9, 10]
