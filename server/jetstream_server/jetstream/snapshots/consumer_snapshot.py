@@ -36,7 +36,7 @@ from jetstream_server.jetstream.snapshots.long_json import LongPart
 from jetstream_server.jetstream.wire.go_json import GoModel, decode
 from jetstream_server.store.ports import MessageStore
 
-Entry = TypeVar("Entry")
+Batched = TypeVar("Batched")
 
 _LONG_BYTES = 64 * 1024  # of an entry; what is long in it is read in pieces
 _REST_BYTES_MAX = 1 << 20  # of what is read in one go
@@ -246,7 +246,7 @@ def _uint(value: Any) -> int:
     return value
 
 
-def _batched(entries: Iterable[Entry]) -> Iterator[list[Entry]]:
+def _batched(entries: Iterable[Batched]) -> Iterator[list[Batched]]:
     """Iterate over lists of a few hundred each."""
     left = iter(entries)
     while some := list(islice(left, _ENTRIES_AT_ONCE)):
