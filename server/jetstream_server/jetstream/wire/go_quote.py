@@ -5,11 +5,24 @@ from __future__ import annotations
 _NAMES = {7: "a", 8: "b", 9: "t", 10: "n", 11: "v", 12: "f", 13: "r"}
 
 
+# Of a longer text the rest is left out: it is what a client sent, and comes back in an error.
+QUOTED_MAX = 16_384
+
+
 def quoted(text: str) -> str:
     """Return the text in double quotes."""
+    text = text[:QUOTED_MAX]
     if text.isprintable() and '"' not in text and "\\" not in text:
         return f'"{text}"'
-    return '"' + "".join(_escaped(character, '"') for character in text) + '"'
+    return '"' + text.translate(_Escapes()) + '"'
+
+
+class _Escapes(dict[int, str]):
+    """What stands for each character, found once for all that are alike."""
+
+    def __missing__(self, code: int) -> str:
+        self[code] = shown = _escaped(chr(code), '"')
+        return shown
 
 
 def quoted_character(character: str) -> str:

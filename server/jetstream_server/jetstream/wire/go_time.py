@@ -10,6 +10,8 @@ from __future__ import annotations
 import calendar
 import re
 
+from jetstream_server.jetstream.wire.go_quote import QUOTED_MAX
+
 NANOSECONDS = 1_000_000_000
 LAYOUT = "2006-01-02T15:04:05Z07:00"
 ZERO_TEXT = "0001-01-01T00:00:00Z"
@@ -134,7 +136,7 @@ def _quoted(text: str) -> str:
         else chr(byte)
         if 0x20 <= byte < 0x80
         else f"\\x{byte:02x}"
-        for byte in text.encode()
+        for byte in text[:QUOTED_MAX].encode()
     )
     return f'"{shown}"'
 
