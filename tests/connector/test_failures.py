@@ -226,29 +226,32 @@ def test_a_wrong_password_in_a_file_is_no_reason_to_wait_at_first(guarded, call,
 
 @pytest.mark.genuine
 @pytest.mark.parametrize("call", ["plan", "read", "write"])
+@pytest.mark.parametrize("place", ["/no/such", "/etc"])  # a folder is no secret either
 @pytest.mark.parametrize(
     "options",
     [
-        {"password": "file:/no/such"},
-        {"user": "", "password": "", "credsFile": "/no/such"},
-        {"user": "", "password": "", "nkeySeedSecret": "file:/no/such"},
+        {"password": "file:%s"},
+        {"user": "", "password": "", "credsFile": "%s"},
+        {"user": "", "password": "", "nkeySeedSecret": "file:%s"},
     ],
 )
-def test_a_secret_that_cannot_be_read(guarded, call, options):
+def test_a_secret_that_cannot_be_read(guarded, call, options, place):
+    options = {key: value.replace("%s", place) for key, value in options.items()}
     started = time.monotonic()
     text = told(SecretUnreadableError, getattr(guarded, call), outageTimeout="100s", **options)
     assert time.monotonic() - started < SOON_S
-    assert "/no/such" in text and f"'{[*options][-1]}'" in text
+    assert place in text and f"'{[*options][-1]}'" in text
 
 
 @pytest.mark.genuine
+@pytest.mark.parametrize("place", ["/no/such", "/etc"])
 @pytest.mark.parametrize("option", ["tlsCaFile", "tlsCertFile"])
-def test_a_tls_file_that_cannot_be_read(start_genuine, pki, option):
+def test_a_tls_file_that_cannot_be_read(start_genuine, pki, option, place):
     server = start_genuine("--tls", "--tlscert", pki.cert("server"), "--tlskey", pki.key("server"))
-    files = {option: "/no/such"} | ({"tlsKeyFile": "/no/key"} if option == "tlsCertFile" else {})
+    files = {option: place} | ({"tlsKeyFile": "/no/key"} if option == "tlsCertFile" else {})
     options = SourceOptions.parse({"servers": server.url, "stream": "S"} | LIMITS | files)
     started = time.monotonic()
-    with pytest.raises(SecretUnreadableError, match=f"'{option}' names '/no/such'"):
+    with pytest.raises(SecretUnreadableError, match=f"'{option}' names '{place}'"):
         Blocking(StreamWatch(this_host(), options, patience_s=100)).check()
     assert time.monotonic() - started < SOON_S
 

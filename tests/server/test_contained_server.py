@@ -176,7 +176,8 @@ def test_a_frame(server, witness):
         poisoned.say(b"SUB a 7\r\nUNSUB 7\r\n")
     assert is_served(witness) and server.ailments() == []
     assert server.page("/varz")["contained_incidents"]["connection"] == 1
-    assert 'domain="connection",server_id' in server.page("/metrics")
+    counted = r'gnatsd_varz_contained_incidents\w*\{domain="connection",server_id="\w+"\} (\S+)\n'
+    assert [float(each) for each in re.findall(counted, server.page("/metrics"))] == [1]
     for _ in range(5):
         with pytest.raises(ConnectionError):
             Client(server, name="poison").say(b"SUB a 7\r\nUNSUB 7\r\n")

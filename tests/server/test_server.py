@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import socket
 import urllib.request
@@ -164,3 +165,20 @@ def test_a_lame_duck_without_clients_ends_at_once(start_server):
     server = start_server()
     assert server.end(signal.SIGUSR2) == 0
     assert "Entering lame duck mode, stop accepting new clients" in server.said
+
+
+def test_every_listener_of_every_address_takes_both_families(start_server, tmp_path):
+    """For many clients `localhost` is `::1` first."""
+    config = tmp_path / "server.conf"
+    config.write_text('websocket { listen: "0.0.0.0:-1", no_tls: true }\n')
+    server = start_server("-a", "0.0.0.0", "-m", "-1", "-c", str(config))
+    found = re.findall(r"(client|websocket|http)[^\n]* on \S*0\.0\.0\.0:(\d+)", server.said)
+    ports = {kind: int(port) for kind, port in found}
+    assert ports.keys() == {"client", "websocket", "http"}
+    families = ["127.0.0.1"] + (["::1"] if socket.has_dualstack_ipv6() else [])
+    for address in families:
+        for kind, port in ports.items():
+            with socket.create_connection((address, port), 5) as client:
+                if kind != "client":
+                    client.sendall(b"GET /varz HTTP/1.1\r\nHost: h\r\n\r\n")
+                assert client.recv(4096).startswith(b"INFO {" if kind == "client" else b"HTTP/1.1")
