@@ -112,6 +112,20 @@ class Wire:
             raise LoadError(f"{subject}: {answer['error']}")
         return answer
 
+    def next_message(self) -> tuple[bytes, bytes, bytes]:
+        """Wait for a message; return its subject, its reply and its payload without headers."""
+        while True:
+            verb, *words = self._take_until(b"\r\n").split()
+            if verb == b"PING":
+                self.sock.sendall(b"PONG\r\n")
+            elif verb == b"-ERR":
+                raise LoadError(b" ".join(words).decode())
+            elif verb in (b"MSG", b"HMSG"):
+                numbers = 2 if verb == b"HMSG" else 1
+                body = self._take(int(words[-1]) + 2)[:-2]
+                reply = words[2] if len(words) == 3 + numbers else b""
+                return words[0], reply, body[int(words[-2]) :] if numbers == 2 else body
+
     def create_stream(self, **settings: object) -> None:
         """Create the stream of all loads, on file, collecting `BENCH.>` unless told otherwise."""
         body = {"name": STREAM, "subjects": [f"{STREAM}.>"], "storage": "file", **settings}

@@ -22,6 +22,7 @@ from pathlib import Path
 from benchmarks.process_usage import usage
 from benchmarks.servers import KINDS, ServerKind, ServerNotStartedError, running
 from benchmarks.stall.consequences import CONSEQUENCES
+from benchmarks.stall.copies import COPIES
 from benchmarks.stall.crowds import CROWDS
 from benchmarks.stall.departures import DEPARTURES
 from benchmarks.stall.inputs import INPUTS, Input
@@ -29,6 +30,7 @@ from benchmarks.stall.witness import Waits, Witness
 from benchmarks.stall.wrapped import WRAPPED
 from benchmarks.wire import LoadError
 
+ALL = [*INPUTS, *CROWDS, *CONSEQUENCES, *WRAPPED, *DEPARTURES, *COPIES]
 SHARES = (("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999), ("max", 1.0))
 _SETTLE_S = 0.3  # before the input, and behind it
 
@@ -110,17 +112,9 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--list", action="store_true", help="list the inputs and end")
     options = parser.parse_args(arguments)
     patterns = options.inputs or ["*"]
-    chosen = [
-        i
-        for i in [*INPUTS, *CROWDS, *CONSEQUENCES, *WRAPPED, *DEPARTURES]
-        if any(fnmatch.fnmatch(i.name, pattern) for pattern in patterns)
-    ]
+    chosen = [i for i in ALL if any(fnmatch.fnmatch(i.name, pattern) for pattern in patterns)]
     if options.list or not chosen:
-        print(
-            "\n".join(
-                each.name for each in [*INPUTS, *CROWDS, *CONSEQUENCES, *WRAPPED, *DEPARTURES]
-            )
-        )
+        print("\n".join(each.name for each in ALL))
         return 0 if options.list else 1
     kinds = [KINDS[name] for name in options.kinds.split(",")]
     headings = head(signs_in=options.sign_ins)

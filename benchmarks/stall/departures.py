@@ -13,25 +13,28 @@ from benchmarks.wire import Wire
 _MESSAGES = 100_000
 _CONSUMERS = 16
 _ONE_BY_ONE = 50_000
+_REFUSED = 30_000
 _HOUR_NS = 3600 * 10**9
 _ROLLUP = b"NATS/1.0\r\nNats-Rollup: sub\r\n\r\n"
 _ADVISORIES = b"SUB $JS.EVENT.ADVISORY.CONSUMER.MSG_TERMINATED.> 9\r\n"
 
 
-def _delivered(subjects: int, **config: Any) -> Act:
-    """Have 16 consumers with 100,000 messages each that nobody has acknowledged."""
+def delivered(
+    subjects: int, *, messages: int = _MESSAGES, consumers: int = _CONSUMERS, **config: Any
+) -> Act:
+    """Have consumers with so many messages each that nobody has acknowledged."""
 
     def prepare(port: int) -> None:
         with Wire(port, TIMEOUT_S) as wire:
             wire.subscribe_inbox()
             stream = {"name": "S", "subjects": ["S.>"], "storage": "memory"}
             wire.api("STREAM.CREATE.S", stream | config)
-            said = [b"PUB S.%d 1\r\nx\r\n" % (number % subjects) for number in range(_MESSAGES)]
+            said = [b"PUB S.%d 1\r\nx\r\n" % (number % subjects) for number in range(messages)]
             wire.sock.sendall(b"".join(said))
             wire.ping()
         with readers(port, b"SUB d.* 7\r\n"), Wire(port, TIMEOUT_S) as wire:
             wire.subscribe_inbox()
-            for number in range(_CONSUMERS):
+            for number in range(consumers):
                 name = f"c{number}"
                 consumer = {
                     "name": name,
@@ -44,8 +47,8 @@ def _delivered(subjects: int, **config: Any) -> Act:
                 }
                 config_of = {"stream_name": "S", "config": consumer}
                 wire.api(f"CONSUMER.CREATE.S.{name}", config_of)
-            for number in range(_CONSUMERS):
-                while _pending(wire, number) < _MESSAGES:
+            for number in range(consumers):
+                while _pending(wire, number) < messages:
                     time.sleep(0.2)
 
     return prepare
@@ -80,6 +83,33 @@ def _ack(sequence: int, times: int) -> Act:
                 wire.sock.recv(4096)
 
     return act
+
+
+def _refused_in_falling_order(port: int) -> None:
+    with Wire(port, TIMEOUT_S) as wire:
+        wire.subscribe_inbox()
+        wire.api("STREAM.CREATE.S", {"name": "S", "subjects": ["S.>"], "storage": "memory"})
+        wire.sock.sendall(b"PUB S.a 1\r\nx\r\n" * _REFUSED)
+        wire.ping()
+        config = {"name": "c", "durable_name": "c", "ack_policy": "explicit", "ack_wait": _HOUR_NS}
+        consumer = {"stream_name": "S", "config": config | {"max_ack_pending": -1}}
+        wire.api("CONSUMER.CREATE.S.c", consumer)
+    _ask_for_refused(port)
+    refusals = [
+        b"PUB $JS.ACK.S.c.1.%d.%d.1.0 4\r\n-NAK\r\n" % (n, n) for n in range(_REFUSED, 0, -1)
+    ]
+    say(port, refusals)
+    time.sleep(2)
+
+
+def _ask_for_refused(port: int) -> None:
+    with Wire(port, TIMEOUT_S, {"headers": True}) as wire:
+        wire.subscribe("i", 1)
+        batch = b"%d" % _REFUSED
+        request = b"PUB $JS.API.CONSUMER.MSG.NEXT.S.c i %d\r\n%b\r\n" % (len(batch), batch)
+        wire.sock.sendall(request)
+        for _ in range(_REFUSED):
+            wire.next_message()
 
 
 def _pending(wire: Wire, number: int) -> int:
@@ -125,6 +155,11 @@ _BESIDE = "beside 16 consumers with 100,000 unacknowledged messages each"
 
 DEPARTURES = [
     Input(
+        "30,000 messages that were refused in falling order, asked for again",
+        _ask_for_refused,
+        _refused_in_falling_order,
+    ),
+    Input(
         "an ack for all of 50,000 messages that were asked for one by one",
         _ack(_ONE_BY_ONE, 1),
         _one_at_a_time,
@@ -134,23 +169,23 @@ DEPARTURES = [
         _ack(1, 50),
         _one_at_a_time,
     ),
-    Input(f"a purge by a filter {_BESIDE}", _purge, _delivered(2)),
+    Input(f"a purge by a filter {_BESIDE}", _purge, delivered(2)),
     Input(
         f"20 messages of which each rolls up one {_BESIDE}",
         _roll_up(20, 2),
-        _delivered(_MESSAGES, **_ROLLED_UP),
+        delivered(_MESSAGES, **_ROLLED_UP),
     ),
-    Input(f"2,000 of them {_BESIDE}", _roll_up(2000, 2), _delivered(_MESSAGES, **_ROLLED_UP)),
-    Input(f"a message that rolls up 50,000 {_BESIDE}", _roll_up(1, 0), _delivered(2, **_ROLLED_UP)),
+    Input(f"2,000 of them {_BESIDE}", _roll_up(2000, 2), delivered(_MESSAGES, **_ROLLED_UP)),
+    Input(f"a message that rolls up 50,000 {_BESIDE}", _roll_up(1, 0), delivered(2, **_ROLLED_UP)),
     Input(
         f"20,000 messages that push out one each {_BESIDE}",
         _push_out,
-        _delivered(_MESSAGES, **_ONE_EACH),
+        delivered(_MESSAGES, **_ONE_EACH),
     ),
     Input(
         f"the same with a listener to what is terminated {_BESIDE}",
         _push_out_heard,
-        _delivered(_MESSAGES, **_ONE_EACH),
+        delivered(_MESSAGES, **_ONE_EACH),
     ),
     Input(
         "20 messages that roll up one each beside 5,000 consumers",

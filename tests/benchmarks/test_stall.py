@@ -12,13 +12,9 @@ import pytest
 
 from benchmarks.servers import OURS
 from benchmarks.stall import __main__ as stall
-from benchmarks.stall.consequences import CONSEQUENCES
-from benchmarks.stall.crowds import CROWDS
-from benchmarks.stall.departures import DEPARTURES
 from benchmarks.stall.inputs import INPUTS, Input
 from benchmarks.stall.sign_ins import SignIns
 from benchmarks.stall.witness import Waits
-from benchmarks.stall.wrapped import WRAPPED
 from benchmarks.wire import LoadError
 
 
@@ -41,7 +37,7 @@ def test_a_row_has_a_cell_for_each_heading():
 
 
 def test_names_are_unique():
-    names = [each.name for each in [*INPUTS, *CROWDS, *CONSEQUENCES, *WRAPPED, *DEPARTURES]]
+    names = [each.name for each in stall.ALL]
     assert len(set(names)) == len(names)
 
 
