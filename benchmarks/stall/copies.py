@@ -17,7 +17,7 @@ def _take(port: int) -> None:
     chunks: list[bytes] = []
     with Wire(port, TIMEOUT_S) as asking, Wire(port, TIMEOUT_S, {"headers": True}) as wire:
         asking.subscribe_inbox()
-        wire.subscribe("to.me", 5)
+        wire.subscribe(b"to.me", 5)
         wire.ping()
         body = {"deliver_subject": "to.me", "window_size": _WINDOW_BYTES}
         answer = asking.api("STREAM.SNAPSHOT.S", body)

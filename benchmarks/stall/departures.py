@@ -104,7 +104,7 @@ def _refused_in_falling_order(port: int) -> None:
 
 def _ask_for_refused(port: int) -> None:
     with Wire(port, TIMEOUT_S, {"headers": True}) as wire:
-        wire.subscribe("i", 1)
+        wire.subscribe(b"i", 1)
         batch = b"%d" % _REFUSED
         request = b"PUB $JS.API.CONSUMER.MSG.NEXT.S.c i %d\r\n%b\r\n" % (len(batch), batch)
         wire.sock.sendall(request)

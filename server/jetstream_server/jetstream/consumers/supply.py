@@ -26,7 +26,7 @@ from jetstream_server.structures.sequence_set import SequenceSet
 OFFER_MESSAGES_MAX = 8192
 # Messages that were refused in falling order, or were out differently often, are an offer each, and
 # one costs what a thousand messages cost that go together.
-OFFERS_AT_ONCE = 64  # of one consumer
+OFFERS_AT_ONCE = 32  # of one consumer
 OFFERS_FREE = 8  # of these; each of the others is worth so much of the workload
 OFFER_UNITS = 0.5
 # Of the workload: an advisory tells of each message.
