@@ -3,6 +3,7 @@ listens."""
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from dataclasses import dataclass
 from datetime import datetime
@@ -48,6 +49,7 @@ class Advisories:
         self._link = link
         self._kept: deque[tuple[int, str, bytes]] = deque(maxlen=KEPT_MAX)
         self._listening: list[Listening] = []
+        self._changing = asyncio.Lock()
         self.count = 0
 
     @property
@@ -55,22 +57,33 @@ class Advisories:
         """Whether more of them come."""
         return bool(self._listening) and all(each.is_open for each in self._listening)
 
+    @property
+    def is_changing(self) -> bool:
+        """Whether somebody begins to listen, or ends it, at the moment."""
+        return self._changing.locked()
+
     async def open(self, subjects: tuple[str, ...]) -> None:
         """Listen to some subjects, in place of those before.
 
         Raises:
             AskingError: the user may not; then nothing is listened to.
         """
-        await self.close()
-        try:
-            for subject in subjects:
-                self._listening.append(await self._link.listen(subject, self._take))
-        except AskingError:
-            await self.close()
-            raise
+        # Whoever clicks twice asks again before the first time has come to its end.
+        async with self._changing:
+            await self._end()
+            try:
+                for subject in subjects:
+                    self._listening.append(await self._link.listen(subject, self._take))
+            except AskingError:
+                await self._end()
+                raise
 
     async def close(self) -> None:
         """Listen to nothing more; what came is kept."""
+        async with self._changing:
+            await self._end()
+
+    async def _end(self) -> None:
         listening, self._listening = self._listening, []
         for each in listening:
             await each.close()

@@ -8,6 +8,7 @@ from typing import Any
 from nicegui import ui
 
 from jetstream_console.asking.advisories import DEEDS, METRICS, REQUESTS, Advisories, Advisory
+from jetstream_console.asking.errors import RefusedError
 from jetstream_console.console import Console
 from jetstream_console.pages.columns import column, opening_cells
 from jetstream_console.pages.frame import answered, frame, load
@@ -42,7 +43,7 @@ class Live:
     def __init__(self, console: Console) -> None:
         self._advisories = Advisories(console.link)
         self._shown = -1
-        self._was_open = False
+        self._is_refused = False
         with ui.row().classes("items-center gap-4"):
             self._wanted = ui.input("Text in them").props("clearable dense").mark("filter")
             self._requests = ui.checkbox("API requests").mark("requests")
@@ -72,19 +73,30 @@ class Live:
         subjects = [DEEDS]
         subjects += [REQUESTS] if self._requests.value else []
         subjects += [METRICS] if self._metrics.value else []
-        await answered(self._words, self._advisories.open(tuple(subjects)), clears=True)
-        self._was_open = self._advisories.is_open
+        await answered(self._words, self._listen(tuple(subjects)), clears=True)
         if self._timer.is_deleted:
             await self._advisories.close()
         else:
             self._timer.activate()
-            self._look()
+            self._show()
 
-    def _look(self) -> None:
-        if self._was_open and not self._advisories.is_open:
-            # The connection was given up; what comes until there is another is not heard.
-            self._was_open = False
-            load(self._words, self.begin)
+    async def _listen(self, subjects: tuple[str, ...]) -> None:
+        self._is_refused = False
+        try:
+            await self._advisories.open(subjects)
+        except RefusedError:
+            # Who asked once more would be refused once more.
+            self._is_refused = True
+            raise
+
+    async def _look(self) -> None:
+        self._show()
+        # The connection was given up, maybe before all of this was listened to; what comes until
+        # there is another is not heard.
+        if not (self._advisories.is_open or self._advisories.is_changing or self._is_refused):
+            await self.begin()
+
+    def _show(self) -> None:
         if self._advisories.count != self._shown:
             self._fill()
 

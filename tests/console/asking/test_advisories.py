@@ -95,3 +95,22 @@ def test_a_flood_costs_what_is_kept(run, connected):
 def test_what_anybody_may_publish_is_read(payload, words):
     found = read_advisory(1, "$JS.EVENT.ADVISORY.X", payload)
     assert words in found.words and found.time is None
+
+
+def test_who_asks_twice_at_once_hears_each_of_them_once(run, connected, name):
+    async def work():
+        async with connected() as world:
+            advisories = Advisories(world.console.link)
+            begin = (advisories.open((DEEDS, REQUESTS)) for _ in range(3))
+            opening = asyncio.gather(*begin)
+            await asyncio.sleep(0)
+            assert advisories.is_changing
+            await opening
+            assert not advisories.is_changing
+            client = world.console.link.client
+            # Of the client itself there is none yet: nobody has asked for an answer.
+            assert sorted(each.subject for each in client._subs.values()) == [DEEDS, REQUESTS]
+            await asyncio.gather(advisories.open((DEEDS,)), advisories.close())
+            assert not advisories.is_open and not client._subs
+
+    run(work())
