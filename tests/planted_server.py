@@ -17,6 +17,7 @@ from jetstream_server.jetstream.consumers.consumer import Consumer
 from jetstream_server.jetstream.origins.source import Source
 from jetstream_server.jetstream.streams.contents import Contents
 from jetstream_server.monitor.system_services import SystemServices
+from jetstream_server.net.pump import Pump
 from jetstream_server.node.accounts.stream_imports import StreamImport
 from jetstream_server.node.session import Session
 from jetstream_server.store.disk.commit import GroupCommit
@@ -41,10 +42,21 @@ def _is_poison(session: Session) -> bool:
     return session.options.get("name") == "poison" and not session.closing
 
 
+def _has_client(pump: Pump, name: str) -> bool:
+    return any(each.options.get("name") == name for each in pump.node.sessions.values())
+
+
+def _is_poison_or_huge(name: str) -> bool:
+    if name == "HUGE":
+        raise MemoryError
+    return name == "POISON"
+
+
 def plant_all(patch: pytest.MonkeyPatch) -> None:
     """Plant an exception in each domain."""
     plant(patch, Session, "_unsubscribe", lambda self, sub: _is_poison(self))
-    plant(patch, Catalog, "stream", lambda self, name: name == "POISON")
+    plant(patch, Pump, "_arm", lambda self, now: _has_client(self, "pump"))
+    plant(patch, Catalog, "stream", lambda self, name: _is_poison_or_huge(name))
     plant(patch, Consumer, "advance", times(2, lambda self, now: self.name == "poison"))
     plant(
         patch, Contents, "_note_stored", lambda self, message, *given: message.payload == b"poison"

@@ -5,6 +5,7 @@ What trips is in `tests/planted_server.py`.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import signal
@@ -289,6 +290,23 @@ def test_the_queue_to_the_disk_ends_the_process(server, witness):
         witness.ask("d.a", b"x")
     server.said += server.process.stderr.read()
     assert server.process.wait(20) == 2 and "[FTL] internal error: PlantedError" in server.said
+
+
+@pytest.mark.parametrize("error", ["PlantedError", "MemoryError"])
+def test_the_pump_and_a_lack_of_memory_end_the_process(server, witness, tmp_path, error):
+    assert is_served(witness)
+    with contextlib.suppress(ConnectionError):  # what it asks for may be answered before
+        if error == "MemoryError":
+            witness.api("STREAM.INFO.HUGE")
+        else:
+            Client(server, name="pump")
+    server.said += server.process.stderr.read()
+    assert server.process.wait(20) == 2 and f"[FTL] internal error: {error}" in server.said
+    again = Process(tmp_path)
+    try:
+        assert Client(again).api("STREAM.INFO.W")["state"]["messages"] == witness.served
+    finally:
+        again.end()
 
 
 def test_it_starts_again_with_all_that_was_acknowledged(server, witness, tmp_path):
