@@ -3,6 +3,7 @@
 python -m benchmarks.stall                     every input, both servers
 python -m benchmarks.stall 'a stream*'         inputs by name or pattern (--list shows the names)
 python -m benchmarks.stall --markdown          the table as Markdown
+python -m benchmarks.stall --longest 60        seconds after which an input is given up on
 python -m benchmarks.stall --sign-ins          how long clients wait that come meanwhile, in runs of
                                                their own, as signing in costs the server something
 """
@@ -12,10 +13,11 @@ from __future__ import annotations
 import argparse
 import contextlib
 import fnmatch
+import signal
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,6 +35,7 @@ from benchmarks.wire import LoadError
 ALL = [*INPUTS, *CROWDS, *CONSEQUENCES, *WRAPPED, *DEPARTURES, *COPIES]
 SHARES = (("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999), ("max", 1.0))
 _SETTLE_S = 0.3  # before the input, and behind it
+LONGEST_S = 180.0
 
 
 @dataclass(slots=True)
@@ -52,11 +55,32 @@ class Outcome:
     failure: str = ""
 
 
-def measure(kind: ServerKind, each: Input, *, signs_in: bool = False) -> Outcome:
-    """Send one input to a new server, while a witness asks, or clients sign in."""
+@contextlib.contextmanager
+def _within(seconds: float) -> Iterator[None]:
+    def late(*_: object) -> None:
+        raise TimeoutError(f"it was not over within {seconds:g} s")
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def measure(
+    kind: ServerKind, each: Input, *, signs_in: bool = False, longest_s: float = LONGEST_S
+) -> Outcome:
+    """Send one input to a new server, while a witness asks, or clients sign in.
+
+    Args:
+        longest_s: after which the input, with what it needs to be there, is given up on.
+    """
     outcome = Outcome(Waits())
     try:
         with contextlib.ExitStack() as stack:
+            stack.enter_context(_within(longest_s))
             config = each.config
             if callable(config):
                 config = config(Path(stack.enter_context(tempfile.TemporaryDirectory())))
@@ -109,6 +133,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--kinds", default="ours,genuine", help="servers, of: " + ", ".join(KINDS))
     parser.add_argument("--markdown", action="store_true", help="print Markdown")
     parser.add_argument("--sign-ins", action="store_true", help="measure clients that sign in")
+    parser.add_argument("--longest", type=float, default=LONGEST_S, help="seconds for an input")
     parser.add_argument("--list", action="store_true", help="list the inputs and end")
     options = parser.parse_args(arguments)
     patterns = options.inputs or ["*"]
@@ -124,7 +149,7 @@ def main(arguments: Sequence[str]) -> int:
     is_whole = True
     for each in chosen:
         for kind in kinds:
-            outcome = measure(kind, each, signs_in=options.sign_ins)
+            outcome = measure(kind, each, signs_in=options.sign_ins, longest_s=options.longest)
             is_whole &= not outcome.failure
             _print(row(each.name, kind, outcome), markdown=options.markdown)
     return 0 if is_whole else 1

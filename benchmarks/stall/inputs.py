@@ -998,6 +998,7 @@ INPUTS = [
     Input("a stream of 2,000 subjects", _subjects(2000)),
     Input("a stream of 4,000 subjects", _subjects(4000)),
     Input("a stream of 10,000 subjects", _subjects(10_000)),
+    Input("a stream of 80,000 subjects", _subjects(80_000)),
     Input("a stream of 20,000 subjects with stars", _stars(20_000)),
     Input("a consumer with 4,000 filters", _filters(4000), _make_stream),
     Input(

@@ -49,6 +49,13 @@ def test_a_server_that_is_kept_busy_shows_in_the_waits():
     assert outcome.elapsed_s > 0
 
 
+def test_an_input_without_end_is_given_up_on():
+    endless = Input("endless", lambda port: threading.Event().wait())
+    outcome = stall.measure(OURS, endless, longest_s=2)
+    assert outcome.failure == "TimeoutError: it was not over within 2 s"
+    assert not stall.measure(OURS, Input("nothing", lambda port: None), longest_s=60).failure
+
+
 @contextlib.contextmanager
 def _deaf_for_a_while(pause_s: float, answer: bytes = b"PONG\r\n") -> Iterator[int]:
     """Give the port of a server that lets clients in, or not, and for once takes its time."""
