@@ -23,6 +23,7 @@ from pathlib import Path
 
 from benchmarks.process_usage import usage
 from benchmarks.servers import KINDS, ServerKind, ServerNotStartedError, running
+from benchmarks.stall.changes import CHANGES
 from benchmarks.stall.consequences import CONSEQUENCES
 from benchmarks.stall.copies import COPIES
 from benchmarks.stall.crowds import CROWDS
@@ -32,7 +33,7 @@ from benchmarks.stall.witness import Waits, Witness
 from benchmarks.stall.wrapped import WRAPPED
 from benchmarks.wire import LoadError
 
-ALL = [*INPUTS, *CROWDS, *CONSEQUENCES, *WRAPPED, *DEPARTURES, *COPIES]
+ALL = [*INPUTS, *CROWDS, *CONSEQUENCES, *WRAPPED, *DEPARTURES, *COPIES, *CHANGES]
 SHARES = (("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999), ("max", 1.0))
 _SETTLE_S = 0.3  # before the input, and behind it
 LONGEST_S = 180.0

@@ -64,7 +64,7 @@ class Input:
     credentials: tuple[tuple[str, str], ...] = ()
 
 
-def _api(port: int, *requests: tuple[str, object]) -> None:
+def ask(port: int, *requests: tuple[str, object]) -> None:
     """Ask one after another; refusals are answers too."""
     with Wire(port, TIMEOUT_S) as wire:
         wire.subscribe_inbox()
@@ -101,52 +101,52 @@ def _sign_in_wrongly(port: int) -> None:
 # -- requests --------------------------------------------------------------------------------
 
 
-def _stream(name: str = "S", **settings: object) -> tuple[str, object]:
+def stream(name: str = "S", **settings: object) -> tuple[str, object]:
     return f"STREAM.CREATE.{name}", {"name": name, "subjects": [f"{name}.>"], **settings}
 
 
-def _consumer(name: str, stream: str = "S", **config: object) -> tuple[str, object]:
+def consumer(name: str, stream: str = "S", **config: object) -> tuple[str, object]:
     config = {"durable_name": name, "ack_policy": "explicit", **config}
     return f"CONSUMER.CREATE.{stream}.{name}", {"stream_name": stream, "config": config}
 
 
 def _subjects(count: int) -> Act:
-    return lambda port: _api(port, _stream(subjects=[f"s.{n}.x" for n in range(count)]))
+    return lambda port: ask(port, stream(subjects=[f"s.{n}.x" for n in range(count)]))
 
 
 def _stars(count: int) -> Act:
-    return lambda port: _api(port, _stream(subjects=[f"s.*.{n}" for n in range(count)]))
+    return lambda port: ask(port, stream(subjects=[f"s.*.{n}" for n in range(count)]))
 
 
 def _filters(count: int) -> Act:
     filters = [f"S.{n}.x" for n in range(count)]
-    return lambda port: _api(port, _consumer("c", filter_subjects=filters))
+    return lambda port: ask(port, consumer("c", filter_subjects=filters))
 
 
 def _make_work_queue(port: int) -> None:
     """Make a work queue with 50 consumers of 500 subjects each: with more, the genuine server would
     take minutes."""
-    _api(
+    ask(
         port,
-        _stream(retention="workqueue"),
+        stream(retention="workqueue"),
         *(
-            _consumer(f"c{number}", filter_subjects=[f"S.{number}.{n}" for n in range(500)])
+            consumer(f"c{number}", filter_subjects=[f"S.{number}.{n}" for n in range(500)])
             for number in range(50)
         ),
     )
 
 
 def _make_another_reader(port: int) -> None:
-    _api(port, _consumer("d", filter_subjects=[f"S.d.{n}" for n in range(1000)]))
+    ask(port, consumer("d", filter_subjects=[f"S.d.{n}" for n in range(1000)]))
 
 
 def _make_long_consumers(port: int) -> None:
     filters = [f"S.{n}" for n in range(3000)]
-    _api(port, _stream(), *(_consumer(f"c{n}", filter_subjects=filters) for n in range(40)))
+    ask(port, stream(), *(consumer(f"c{n}", filter_subjects=filters) for n in range(40)))
 
 
 def _make_long_streams(port: int) -> None:
-    _api(port, *(_stream(f"S{s}", subjects=[f"s{s}.{n}" for n in range(4000)]) for s in range(10)))
+    ask(port, *(stream(f"S{s}", subjects=[f"s{s}.{n}" for n in range(4000)]) for s in range(10)))
 
 
 def _text(verb: str, body: bytes) -> Act:
@@ -154,12 +154,12 @@ def _text(verb: str, body: bytes) -> Act:
 
 
 def _make_stream(port: int) -> None:
-    _api(port, _stream())
+    ask(port, stream())
 
 
 def _make_consumers(count: int) -> Act:
-    consumers = [_consumer(f"c{n}") for n in range(count)]
-    return lambda port: _api(port, *consumers)
+    consumers = [consumer(f"c{n}") for n in range(count)]
+    return lambda port: ask(port, *consumers)
 
 
 def _stream_with_consumers(count: int) -> Act:
@@ -168,8 +168,8 @@ def _stream_with_consumers(count: int) -> Act:
 
 def _make_very_many_consumers(port: int) -> None:
     """Make a stream in memory, with 10,000 consumers."""
-    _api(port, _stream(storage="memory"))
-    consumers = [_consumer(f"c{n}", mem_storage=True) for n in range(10_000)]
+    ask(port, stream(storage="memory"))
+    consumers = [consumer(f"c{n}", mem_storage=True) for n in range(10_000)]
     for begin in range(0, len(consumers), 500):
         some = consumers[begin : begin + 500]
         _at_once(port, [(verb, json.dumps(body).encode()) for verb, body in some])
@@ -205,7 +205,7 @@ def _watch_keys(count: int) -> Act:
 
 
 def _delete_stream(port: int) -> None:
-    _api(port, ("STREAM.DELETE.S", None))
+    ask(port, ("STREAM.DELETE.S", None))
 
 
 def _delete_consumers(count: int) -> Act:
@@ -213,23 +213,23 @@ def _delete_consumers(count: int) -> Act:
 
 
 def _make_streams(count: int) -> Act:
-    streams = [_stream(f"S{n}") for n in range(count)]
-    return lambda port: _api(port, *streams)
+    streams = [stream(f"S{n}") for n in range(count)]
+    return lambda port: ask(port, *streams)
 
 
 def _make_streams_beside(count: int) -> Act:
-    streams = [_stream(f"T{n}") for n in range(count)]
-    return lambda port: _api(port, *streams)
+    streams = [stream(f"T{n}") for n in range(count)]
+    return lambda port: ask(port, *streams)
 
 
 def _make_streams_at_once(count: int) -> Act:
-    streams = [_stream(f"S{n}") for n in range(count)]
+    streams = [stream(f"S{n}") for n in range(count)]
     texts = [(verb, json.dumps(body).encode()) for verb, body in streams]
     return lambda port: _at_once(port, texts)
 
 
 def _make_streams_between_pings(count: int) -> Act:
-    streams = [_stream(f"S{n}") for n in range(count)]
+    streams = [stream(f"S{n}") for n in range(count)]
     requests = [(verb.encode(), json.dumps(body).encode()) for verb, body in streams]
 
     def act(port: int) -> None:
@@ -698,14 +698,14 @@ def _roll_up(count: int) -> Act:
 # -- what is stored --------------------------------------------------------------------------
 
 
-def _publish(subjects: int, count: int, payload: bytes = b"", **settings: object) -> Act:
+def publish(subjects: int, count: int, payload: bytes = b"", **settings: object) -> Act:
     """Make stream S with so many messages, which go round so many subjects."""
 
     def act(port: int) -> None:
         until_s = time.monotonic() + PREPARE_S_MAX
         with Wire(port, TIMEOUT_S) as wire:
             wire.subscribe_inbox()
-            wire.api(*_stream(allow_direct=True, **settings))
+            wire.api(*stream(allow_direct=True, **settings))
             tail = b" %d\r\n%b\r\n" % (len(payload), payload)
             for start in range(0, count, _WINDOW):
                 stop = min(start + _WINDOW, count)
@@ -723,7 +723,7 @@ def _publish_with_gaps(port: int) -> None:
     until_s, pairs = time.monotonic() + PREPARE_S_MAX, 500_000
     with Wire(port, TIMEOUT_S) as wire:
         wire.subscribe_inbox()
-        wire.api(*_stream(max_msgs_per_subject=1))
+        wire.api(*stream(max_msgs_per_subject=1))
         for start in range(0, pairs, _WINDOW):
             stop = min(start + _WINDOW, pairs)
             frames = (b"PUB S.%d 0\r\n\r\nPUB S.again 0\r\n\r\n" % n for n in range(start, stop))
@@ -806,7 +806,7 @@ def _deliver(count: int, ack_policy: str = "explicit", **settings: object) -> Ac
     def act(port: int) -> None:
         waits_ns = 600 * 1_000_000_000
         config = {"max_ack_pending": -1, "ack_wait": waits_ns, "ack_policy": ack_policy}
-        _api(port, _stream(**settings), _consumer("c", **config))
+        ask(port, stream(**settings), consumer("c", **config))
         _send(lambda number: b"PUB S.%d.x 0\r\n\r\n" % (number % 10), count)(port)
         with Wire(port, TIMEOUT_S) as wire:
             wire.subscribe(b"pulled", 2)
@@ -827,8 +827,8 @@ def _ack_of(body: bytes, first: int = 1) -> Callable[[int], bytes]:
 
 def _have_filters(port: int) -> None:
     """Make interest stream S with 300 consumers, each of which wants another subject."""
-    readers = [_consumer(f"c{n}", filter_subject=f"S.{n}.x") for n in range(300)]
-    _api(port, _stream(retention="interest"), *readers, _consumer("all", filter_subject="S.>"))
+    readers = [consumer(f"c{n}", filter_subject=f"S.{n}.x") for n in range(300)]
+    ask(port, stream(retention="interest"), *readers, consumer("all", filter_subject="S.>"))
 
 
 def _copy(config: dict[str, object], count: int) -> Act:
@@ -868,7 +868,7 @@ def _read_consumers(count: int) -> Act:
             wire.subscribe_inbox()
             names = [f"r{n}" for n in range(count)]
             for name in names:
-                wire.api(*_consumer(name, ack_policy="none"))
+                wire.api(*consumer(name, ack_policy="none"))
             wire.subscribe(b"pulled", 2)
             for name in names:
                 body = b'{"batch":100000,"no_wait":true}'
@@ -888,7 +888,7 @@ def _read_rare(port: int) -> None:
     """Read the two messages of a subject of which one is the first and one the last."""
     with Wire(port, TIMEOUT_S) as wire:
         wire.subscribe_inbox()
-        wire.api(*_consumer("rare", filter_subject="S.0.x"))
+        wire.api(*consumer("rare", filter_subject="S.0.x"))
         wire.subscribe(b"pulled", 2)
         wire.sock.sendall(b"PUB $JS.API.CONSUMER.MSG.NEXT.S.rare pulled 1\r\n2\r\n")
         received = b""
@@ -916,7 +916,7 @@ def _direct(body: dict[str, object]) -> Act:
 def _publish_far_back(port: int) -> None:
     """Make stream S with 1,000,000 messages of 10 subjects, and 300,000 of as many behind them."""
     until_s = time.monotonic() + PREPARE_S_MAX
-    _publish(10, 1_000_000)(port)
+    publish(10, 1_000_000)(port)
     with Wire(port, TIMEOUT_S) as wire:
         wire.subscribe_inbox()
         for start in range(0, 300_000, _WINDOW):
@@ -929,12 +929,12 @@ def _publish_far_back(port: int) -> None:
 
 def _make_readers_of_many(port: int) -> None:
     """Make 150 consumers of 150,000 subjects in memory, and take a message away."""
-    _publish(150_000, 150_000, storage="memory")(port)
+    publish(150_000, 150_000, storage="memory")(port)
     readers = [
-        _consumer(f"c{n}", deliver_policy="last_per_subject", filter_subject="S.*.x")
+        consumer(f"c{n}", deliver_policy="last_per_subject", filter_subject="S.*.x")
         for n in range(150)
     ]
-    _api(port, *readers, ("STREAM.MSG.DELETE.S", {"seq": 150_000}))
+    ask(port, *readers, ("STREAM.MSG.DELETE.S", {"seq": 150_000}))
 
 
 def _all_at_once(*requests: tuple[str, object]) -> Act:
@@ -943,7 +943,7 @@ def _all_at_once(*requests: tuple[str, object]) -> Act:
 
 
 def _requests(*requests: tuple[str, object]) -> Act:
-    return lambda port: _api(port, *requests)
+    return lambda port: ask(port, *requests)
 
 
 _NUMBERS = b'{"name":"S","subjects":[' + b",".join(b"%d" % (n % 10) for n in range(500_000)) + b"]}"
@@ -1100,17 +1100,17 @@ INPUTS = [
     Input(
         "1,000 of 300,000 subjects rolled up",
         _roll_up(1000),
-        _publish(300_000, 300_000, allow_rollup_hdrs=True),
+        publish(300_000, 300_000, allow_rollup_hdrs=True),
     ),
     Input(
         "1,000,000 messages rolled up by one",
         _roll_up_all,
-        _publish(1_000_000, 1_000_000, allow_rollup_hdrs=True),
+        publish(1_000_000, 1_000_000, allow_rollup_hdrs=True),
     ),
     Input(
         "50 times the last of 1,024 of 300,000 subjects",
         _repeatedly_read(_LAST_OF_MANY, 50),
-        _publish(300_000, 300_000),
+        publish(300_000, 300_000),
     ),
     Input(
         "20 answers to 20,000 subscriptions of another account",
@@ -1125,7 +1125,7 @@ INPUTS = [
     Input(
         "3,000 direct gets of 10,000 subjects, which are too many",
         _repeatedly("DIRECT.GET.S", b'{"multi_last": [">"]}', 3000),
-        _publish(10_000, 10_000),
+        publish(10_000, 10_000),
     ),
     Input(
         "200 lists of 300 streams",
@@ -1135,34 +1135,34 @@ INPUTS = [
     Input(
         "subjects of a stream with 500,000, by a wildcard",
         _requests(("STREAM.INFO.S", {"subjects_filter": "S.*.x"})),
-        _publish(500_000, 500_000),
+        publish(500_000, 500_000),
     ),
     Input(
         "a consumer with a wildcard over 500,000 subjects",
-        _requests(_consumer("c", filter_subject="S.*.x"), ("CONSUMER.INFO.S.c", None)),
-        _publish(500_000, 500_000),
+        _requests(consumer("c", filter_subject="S.*.x"), ("CONSUMER.INFO.S.c", None)),
+        publish(500_000, 500_000),
     ),
     Input(
         "the last of 500,000 subjects, by a wildcard",
         _requests(("STREAM.MSG.GET.S", {"last_by_subj": "S.*.x"})),
-        _publish(500_000, 500_000),
+        publish(500_000, 500_000),
     ),
     Input(
         "a consumer of the last of 500,000 subjects each",
-        _requests(_consumer("c", deliver_policy="last_per_subject", filter_subject="S.>")),
-        _publish(500_000, 500_000),
+        _requests(consumer("c", deliver_policy="last_per_subject", filter_subject="S.>")),
+        publish(500_000, 500_000),
     ),
-    Input("500,000 keys watched", _watch_keys(500_000), _publish(500_000, 500_000)),
-    Input("a subject at both ends of 1,000,000 messages", _read_rare, _publish(999_999, 1_000_000)),
+    Input("500,000 keys watched", _watch_keys(500_000), publish(500_000, 500_000)),
+    Input("a subject at both ends of 1,000,000 messages", _read_rare, publish(999_999, 1_000_000)),
     Input(
         "the next of a subject at both ends of 1,000,000",
         _requests(("STREAM.MSG.GET.S", {"seq": 2, "next_by_subj": "S.0.x"})),
-        _publish(999_999, 1_000_000),
+        publish(999_999, 1_000_000),
     ),
     Input(
         "a consumer from the middle of 1,000,000 subjects",
         _requests(
-            _consumer(
+            consumer(
                 "c",
                 filter_subject="S.*.x",
                 deliver_policy="by_start_sequence",
@@ -1170,7 +1170,7 @@ INPUTS = [
             ),
             ("CONSUMER.INFO.S.c", None),
         ),
-        _publish(1_000_000, 1_000_000),
+        publish(1_000_000, 1_000_000),
     ),
     Input(
         "the last of each of 10 subjects, far back",
@@ -1180,18 +1180,18 @@ INPUTS = [
     Input(
         "a message of 130,000 tiny ones erased",
         _requests(("STREAM.MSG.DELETE.S", {"seq": 65_000})),
-        _publish(1, 130_000),
+        publish(1, 130_000),
     ),
-    Input("500,000 messages purged", _requests(("STREAM.PURGE.S", None)), _publish(1000, 500_000)),
+    Input("500,000 messages purged", _requests(("STREAM.PURGE.S", None)), publish(1000, 500_000)),
     Input(
         "500,000 messages purged by a filter",
         _requests(("STREAM.PURGE.S", {"filter": "S.1.x"})),
-        _publish(1000, 500_000),
+        publish(1000, 500_000),
     ),
     Input(
         "500,000 subjects purged by a wildcard",
         _requests(("STREAM.PURGE.S", {"filter": "S.*.x"})),
-        _publish(500_000, 500_000),
+        publish(500_000, 500_000),
     ),
     Input("200,000 deliveries refused", _send(_ack_of(b"-NAK"), 200_000), _deliver(200_000)),
     Input("200,000 deliveries ended", _send(_ack_of(b"+TERM"), 200_000), _deliver(200_000)),
@@ -1203,22 +1203,22 @@ INPUTS = [
     Input(
         "60,000 messages with a time to live",
         _send(_with_header(b"Nats-TTL: 1h"), 60_000),
-        _requests(_stream(allow_msg_ttl=True)),
+        _requests(stream(allow_msg_ttl=True)),
     ),
     Input(
         "60,000 counters counted up",
         _send(_with_header(b"Nats-Incr: 1"), 60_000),
-        _requests(_stream(allow_msg_counter=True)),
+        _requests(stream(allow_msg_counter=True)),
     ),
     Input(
         "100,000 messages republished",
         _send(lambda number: b"PUB S.%d 0\r\n\r\n" % number, 100_000),
-        _requests(_stream(republish={"src": ">", "dest": "copy.>"})),
+        _requests(stream(republish={"src": ">", "dest": "copy.>"})),
     ),
     Input(
         "100,000 messages refused by a full stream",
         _send(lambda number: b"PUB S.%d 0\r\n\r\n" % number, 100_000),
-        _requests(_stream(discard="new", max_msgs=10)),
+        _requests(stream(discard="new", max_msgs=10)),
     ),
     Input(
         "100,000 new subjects beside 300 consumers with filters",
@@ -1228,37 +1228,37 @@ INPUTS = [
     Input(
         "100,000 pulls of what has no messages",
         _send(lambda number: b"PUB $JS.API.CONSUMER.MSG.NEXT.S.c heard 1\r\n1\r\n", 100_000),
-        _requests(_stream(), _consumer("c")),
+        _requests(stream(), consumer("c")),
     ),
     Input(
         "600 requests of 15 KB with a field that nobody knows",
         _send(_odd_request(b'{"batch":1,"x":[' + b"1," * 7400 + b"1]}"), 600),
-        _requests(_stream()),
+        _requests(stream()),
     ),
     Input(
         "600 pulls of 15 KB that are no JSON",
         _send(_odd_pull(b'{"batch":1,"x":[' + b"1," * 7400 + b"]"), 600),
-        _requests(_stream(), _consumer("c")),
+        _requests(stream(), consumer("c")),
     ),
     Input(
         "30,000 pulls that are no JSON",
         _send(_odd_pull(b"{x"), 30_000),
-        _requests(_stream(), _consumer("c")),
+        _requests(stream(), consumer("c")),
     ),
     Input(
         "200,000 new subjects of a stream in memory",
         _send(lambda number: b"PUB S.%d 0\r\n\r\n" % number, 200_000),
-        _requests(_stream(storage="memory")),
+        _requests(stream(storage="memory")),
     ),
     Input(
         "100,000 messages mirrored",
         _copy({"mirror": {"name": "S"}}, 100_000),
-        _publish(10, 100_000),
+        publish(10, 100_000),
     ),
     Input(
         "100,000 messages sourced and republished",
         _copy({"sources": [{"name": "S"}], "republish": {"src": ">", "dest": "copy.>"}}, 100_000),
-        _publish(10, 100_000),
+        publish(10, 100_000),
     ),
     Input(
         "100,000 requests that nobody hears",
@@ -1267,13 +1267,13 @@ INPUTS = [
     Input(
         "100,000 messages sourced",
         _copy({"sources": [{"name": "S"}]}, 100_000),
-        _publish(10, 100_000),
+        publish(10, 100_000),
     ),
-    Input("16 consumers read 100,000 messages each", _read_consumers(16), _publish(10, 100_000)),
+    Input("16 consumers read 100,000 messages each", _read_consumers(16), publish(10, 100_000)),
     Input(
         "150 gets by a wildcard of 150,000 subjects in memory",
         _all_at_once(*[("STREAM.MSG.GET.S", {"last_by_subj": "S.*.x"})] * 150),
-        _publish(150_000, 150_000, storage="memory"),
+        publish(150_000, 150_000, storage="memory"),
     ),
     Input(
         "150 purges that keep most of 150,000 subjects in memory",
@@ -1283,17 +1283,17 @@ INPUTS = [
                 for n in range(1, 151)
             )
         ),
-        _publish(150_000, 150_000, storage="memory"),
+        publish(150_000, 150_000, storage="memory"),
     ),
     Input(
         "150 consumers of the last of 150,000 subjects in memory",
         _all_at_once(
             *(
-                _consumer(f"c{n}", deliver_policy="last_per_subject", filter_subject="S.*.x")
+                consumer(f"c{n}", deliver_policy="last_per_subject", filter_subject="S.*.x")
                 for n in range(150)
             )
         ),
-        _publish(150_000, 150_000, storage="memory"),
+        publish(150_000, 150_000, storage="memory"),
     ),
     Input(
         "a list of 150 consumers of 150,000 subjects in memory",
@@ -1308,12 +1308,12 @@ INPUTS = [
     Input(
         "a stream of 1,000,000 subjects in memory deleted",
         _delete_stream,
-        _publish(1_000_000, 1_000_000, storage="memory"),
+        publish(1_000_000, 1_000_000, storage="memory"),
     ),
     Input("5 traced messages to 100,000 subscriptions", _trace_to_many),
     Input(
         "a batch that expects 300 wildcards of 150,000 subjects",
         _commit_expecting(300),
-        _publish(150_000, 150_000, allow_atomic=True),
+        publish(150_000, 150_000, allow_atomic=True),
     ),
 ]

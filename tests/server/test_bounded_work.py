@@ -1644,6 +1644,33 @@ def test_messages_that_cost_much_take_turns(
     assert store.last_seq >= (count if config.get("discard") != "new" else 7)
 
 
+def test_batches_that_are_committed_together_take_turns(tmp_path: Path) -> None:
+    """Fifty of them, of 1,000 messages each, were stored in one turn of 0.2 s."""
+    bench, size, count = Bench(tmp_path), 1000, 20
+    bench.ask("STREAM.CREATE.S", {"name": "S", "subjects": ["s.>"], "allow_atomic": True})
+
+    def message(batch: int, number: int) -> bytes:
+        block = b"NATS/1.0\r\nNats-Batch-Id: b%d\r\nNats-Batch-Sequence: %d\r\n" % (batch, number)
+        block += b"Nats-Batch-Commit: 1\r\n\r\n" if number == size else b"\r\n"
+        return b"HPUB s.x r %d %d\r\n%b\r\n" % (len(block), len(block), block)
+
+    numbers = range(1, size + 1)
+    bench.session.feed(b"".join(message(b, number) for number in numbers for b in range(count)))
+    catalog = bench.node.accounts["$G"].catalog
+    assert catalog is not None
+    store, stored = catalog.streams["S"].store, []
+    while bench.node.next_deadline() == 0 or bench.session.answers.postponed:
+        before = store.last_seq
+        bench.turn()
+        assert not bench.commit.drain()
+        bench.node.release(bench.node.take_held(), bench.now)
+        bench.session.take_output()
+        bench.session.outbox.backlog_bytes = 0
+        bench.session.answers.look_again()
+        stored.append(store.last_seq - before)
+    assert sum(stored) == size * count and max(stored) <= 2 * size
+
+
 @pytest.mark.parametrize("retention", ["limits", "interest"])
 @pytest.mark.parametrize("between", [b"PING\r\n", b""])
 def test_messages_to_many_consumers_take_turns(

@@ -3,15 +3,13 @@
 Deliberately plain: one dictionary of messages, one of sequences per subject. It shares no code with
 `store/file.py`, so that tests can compare the two.
 
-Invariant: `_order[_head:]` holds every live sequence, rising, and perhaps dead ones, which `_find`
-skips. Numbers follow the genuine server (docs/reference/api.md#info-of-streams-and-consumers): the
+Numbers follow the genuine server (docs/reference/api.md#info-of-streams-and-consumers): the
 first sequence is that of the first live message, or last + 1 when there is none; deleting the
 newest leaves `last_seq`.
 """
 
 from __future__ import annotations
 
-import sys
 from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -34,15 +32,15 @@ from jetstream_server.store.ports import (
     Times,
     Window,
 )
+from jetstream_server.store.sequence_order import SequenceOrder
 from jetstream_server.store.subject_index import SubjectIndex
 from jetstream_server.store.tally import Holding, Tally
 from jetstream_server.structures.sequence_set import SequenceSet
 
 MESSAGE_OVERHEAD_BYTES = 16
 _REMOVED_AT_ONCE = 5000  # a few milliseconds
-_LOOKED_AT_ONCE = 10_000  # messages that a filter decides on, likewise
+_LOOKED_AT_ONCE = 10_000  # messages that a filter decides on, likewise; and subjects
 _PURGED_AT_ONCE = 2000  # of which a filter decides that they go
-_SWEEP_MIN = 1024  # entries of `_order` that are dead before it is rebuilt
 _DROPPED_AT_ONCE = 1000  # messages; more are left to somebody else, if no more than these stay
 _KEPT_MAX = 1000
 _WALKED_FOR_ONE = 4  # messages walked in a range, in the time of one in the list of its subject
@@ -59,9 +57,8 @@ class MemoryStore:
         self._subjects: dict[bytes, dict[int, None]] = {}  # the sequences of each, rising
         self._index = SubjectIndex(self._subjects)
         self._filters: WeakValueDictionary[tuple[bytes, ...], PatternFilter] = WeakValueDictionary()
-        self._order: list[int] = []  # of sequences, see above
+        self._order = SequenceOrder(self._messages, self._leave)
         self._is_in_time = True  # they rise
-        self._head = 0  # where the first live sequence is in `_order`
         self._used = first_seq > 0  # a sequence was used, or is known to be the first
         self._last_seq = max(first_seq - 1, 0)
         self._last_ts = 0
@@ -71,7 +68,9 @@ class MemoryStore:
         self._shrunk: dict[bytes, None] = {}
         self._untrimmed: dict[bytes, None] = {}
         self._overfull: dict[bytes, None] = {}  # subjects to which a new limit is yet to be applied
-        self._enforced_per_subject = -1  # the limit by which all subjects were last looked at
+        self._enforced_per_subject = -1  # the limit by which all subjects are looked at
+        # While they are: how many of the index, by which of its listings.
+        self._is_looking, self._looked_at, self._listing = False, 0, 0
         self._let_go: Callable[[Leftover], None] = _free  # of what many messages leave behind
 
     # -- writing ---------------------------------------------------------------------------
@@ -127,11 +126,13 @@ class MemoryStore:
         """Remove everything below `first_seq`."""
         if first_seq > 0:
             self._used = True
-        place = self._find(first_seq)
-        if place - self._head > _DROPPED_AT_ONCE and len(self._order) - place <= _KEPT_MAX:
-            removed = self._keep_only(filter(self._messages.__contains__, self._order[place:]))
+        order = self._order
+        place = order.find(first_seq)
+        if place - order.head > _DROPPED_AT_ONCE and len(order) - place <= _KEPT_MAX:
+            kept = filter(self._messages.__contains__, order.sequences[place:])
+            removed = self._keep_only(kept)
         else:
-            removed = self.delete(self._order[self._head : place])
+            removed = self.delete(order.sequences[order.head : place])
         if first_seq > self._last_seq:
             self._last_seq = first_seq - 1
         return removed
@@ -184,7 +185,7 @@ class MemoryStore:
         if limits.max_age_ns > 0:
             start, left = self.first_seq, _REMOVED_AT_ONCE
             while left and self._messages and self._oldest().timestamp + limits.max_age_ns <= now:
-                self._drop(self._order[self._head])
+                self._drop(self._order.first())
                 left -= 1
             _note(removed, start, self.first_seq)
         if limits.max_msgs_per_subject > 0:
@@ -192,14 +193,15 @@ class MemoryStore:
         start = self.first_seq
         left = _REMOVED_AT_ONCE
         while left and self._messages and self._is_beyond(limits):
-            self._drop(self._order[self._head])
+            self._drop(self._order.first())
             left -= 1
         _note(removed, start, self.first_seq)
         return removed
 
     def exceeds(self, limits: Limits) -> bool:
         """Tell whether `enforce` left something for another call."""
-        return self._is_beyond(limits) or (limits.max_msgs_per_subject > 0 and bool(self._overfull))
+        is_left = self._is_looking or bool(self._overfull)
+        return self._is_beyond(limits) or (limits.max_msgs_per_subject > 0 and is_left)
 
     def _is_beyond(self, limits: Limits) -> bool:
         return (
@@ -208,21 +210,48 @@ class MemoryStore:
         )
 
     def _enforce_per_subject(self, limit: int) -> list[tuple[int, int]]:
+        if (
+            limit != self._enforced_per_subject
+            or len(self._grown) + len(self._untrimmed) > _LOOKED_AT_ONCE
+        ):
+            self._begin_to_look(limit)
+        if self._is_looking:
+            self._look_for_overfull(limit)
         overfull = self._overfull
-        if limit != self._enforced_per_subject:
-            self._enforced_per_subject = limit
-            overfull.clear()
-            overfull.update((s, None) for s, its in self._subjects.items() if len(its) > limit)
         removed: list[tuple[int, int]] = []
         for subject in self._take_grown():
             if len(self._subjects.get(subject, ())) > limit and subject not in overfull:
-                self._trim_subject(subject, limit, len(self._messages), removed)
+                left = max(_REMOVED_AT_ONCE - len(removed), 0)
+                if not self._trim_subject(subject, limit, left, removed):
+                    overfull[subject] = None
         while overfull and (left := _REMOVED_AT_ONCE - len(removed)) > 0:
             # From the end: a dictionary looks for its first key behind all that were there.
             subject, _ = overfull.popitem()
             if not self._trim_subject(subject, limit, left, removed):
                 overfull[subject] = None
         return removed
+
+    def _begin_to_look(self, limit: int) -> None:
+        """Look at all subjects; what is remembered of some of them is left to somebody else."""
+        grown, self._grown = self._grown, {}
+        if not self._index.note(grown):
+            self._let_go(grown)
+        self._let_go(self._untrimmed)
+        self._let_go(self._overfull)
+        self._untrimmed, self._overfull = {}, {}
+        self._enforced_per_subject, self._is_looking, self._looked_at = limit, True, 0
+
+    def _look_for_overfull(self, limit: int) -> None:
+        """Look at the next subjects, by the order in which they came."""
+        index, subjects = self._index, self._subjects
+        if index.listing != self._listing:
+            self._listing, self._looked_at = index.listing, 0
+        start, stop = self._looked_at, self._looked_at + _LOOKED_AT_ONCE
+        for subject in index.names[start:stop]:
+            if len(subjects.get(subject, ())) > limit:
+                self._overfull[subject] = None
+        self._looked_at = stop
+        self._is_looking = stop < len(index.names)
 
     def _trim_subject(
         self, subject: bytes, limit: int, count_max: int, removed: list[tuple[int, int]]
@@ -272,7 +301,7 @@ class MemoryStore:
     def first_seq(self) -> int:
         """Return the first live sequence, or last_seq + 1."""
         if self._messages:
-            return self._order[self._head]
+            return self._order.first()
         return self._last_seq + 1 if self._used else 0
 
     @property
@@ -322,7 +351,7 @@ class MemoryStore:
     def load_last(self, wanted: SubjectFilter | None) -> StoredMessage | None:
         """Return the newest matching message."""
         if not isinstance(wanted, PatternFilter):
-            return self._messages[self._newest()] if self._messages else None
+            return self._messages[self._order.newest()] if self._messages else None
         if wanted.literals is None:
             return self._messages.get(self._up_to_date().newest(self._flags(wanted)))
         return self._messages.get(max(map(self.subject_last, wanted.literals)))
@@ -342,11 +371,9 @@ class MemoryStore:
 
     def sequence_at(self, timestamp: int) -> int:
         """Return the first stored sequence at or after a time."""
-        first = 0
         if self._is_in_time:
-            place = self._reaches(timestamp)
-            first = self._order[place] if place < len(self._order) else sys.maxsize
-        for message in self._walk(None, first):
+            return self._order.first_at(timestamp) or self._last_seq + 1
+        for message in self._walk(None, 0):
             if message.timestamp >= timestamp:
                 return message.sequence
         return self._last_seq + 1
@@ -381,9 +408,10 @@ class MemoryStore:
             if wanted.literals is None:
                 return self._up_to_date().total(self._flags(wanted))
             return sum(map(self.subject_count, wanted.literals))
-        first, last = self._find(start), len(self._order) if stop is None else self._find(stop)
+        order = self._order
+        first, last = order.find(start), len(order) if stop is None else order.find(stop)
         if not isinstance(wanted, PatternFilter):
-            return sum(map(self._messages.__contains__, self._order[first:last]))
+            return sum(map(self._messages.__contains__, order.sequences[first:last]))
         if (last - first) * _WALKED_FOR_ONE < len(self._messages):
             return sum(1 for _ in self._walk(wanted, start, last))
         if stop is not None:
@@ -487,41 +515,14 @@ class MemoryStore:
     # -- inside ----------------------------------------------------------------------------
 
     def _oldest(self) -> StoredMessage:
-        return self._messages[self._order[self._head]]
-
-    def _newest(self) -> int:
-        while self._order[-1] not in self._messages:
-            self._order.pop()
-        return self._order[-1]
-
-    def _find(self, sequence: int) -> int:
-        """Return where `_order` reaches `sequence`."""
-        return bisect_left(self._order, sequence, self._head)
-
-    def _reaches(self, timestamp: int) -> int:
-        """Return a place in `_order` with no live message of that time, or later, before it, and
-        none that is earlier from it on; times rise."""
-        messages = self._messages
-        if len(self._order) - self._head > len(messages) + _SWEEP_MIN:
-            self._leave_out_dead()  # or each step would pass over very many
-        order = self._order
-        low, high = self._head, len(order)
-        while low < high:
-            middle = place = (low + high) // 2
-            while place < high and order[place] not in messages:
-                place += 1
-            if place == high or messages[order[place]].timestamp >= timestamp:
-                high = middle
-            else:
-                low = place + 1
-        return low
+        return self._messages[self._order.first()]
 
     def _stretch(self, sequence: int) -> tuple[int, int]:
         """Return where in `_order` a look that begins at a sequence is to end, and from which
         sequence the next one goes on."""
-        end = self._find(sequence) + _LOOKED_AT_ONCE
+        end = self._order.find(sequence) + _LOOKED_AT_ONCE
         if end < len(self._order):
-            return end, self._order[end]
+            return end, self._order.sequences[end]
         return len(self._order), max(sequence, self._last_seq + 1)
 
     def _walk(
@@ -529,8 +530,8 @@ class MemoryStore:
     ) -> Iterator[StoredMessage]:
         """Yield the matching messages from a sequence on, up to a place in `_order`."""
         decide = wanted.wants if isinstance(wanted, PatternFilter) else None
-        order, messages = self._order, self._messages
-        for index in range(self._find(sequence), len(order) if end is None else end):
+        order, messages = self._order.sequences, self._messages
+        for index in range(self._order.find(sequence), len(order) if end is None else end):
             message = messages.get(order[index])
             if message is not None and (decide is None or decide(message.subject)):
                 yield message
@@ -579,7 +580,7 @@ class MemoryStore:
         if not sequences:
             del self._subjects[subject]
         self._shrunk[subject] = None
-        self._sweep()
+        self._order.sweep()
         return True
 
     def _drop_oldest(self, subject: bytes, gone: list[int], rest: list[int]) -> int:
@@ -597,7 +598,7 @@ class MemoryStore:
         self._shrunk[subject] = None
         self._let_go(dropped)
         self._let_go(sequences)
-        self._sweep()
+        self._order.sweep(count)
         return count
 
     def _keep_only(self, sequences: Iterable[int]) -> int:
@@ -605,9 +606,9 @@ class MemoryStore:
         leave behind is let go by somebody else, as that takes longer than all the rest."""
         kept = [self._messages[sequence] for sequence in sequences]
         count = len(self._messages) - len(kept)
-        remains: tuple[Leftover, ...] = (self._order, self._subjects, self._messages)
-        self._messages, self._subjects, self._order = {}, {}, []
-        self._head = 0
+        subjects, messages = self._subjects, self._messages
+        self._messages, self._subjects = {}, {}
+        remains: tuple[Leftover, ...] = (self._order.begin(self._messages), subjects, messages)
         self._grown, self._shrunk, self._untrimmed, self._overfull = {}, {}, {}, {}
         self._enforced_per_subject = -1
         for held in (*self._index.begin(self._subjects), *remains):
@@ -620,24 +621,8 @@ class MemoryStore:
         self._last_seq, self._last_ts, self._used = last_seq, last_ts, is_used
         return count
 
-    def _sweep(self) -> None:
-        """Keep the head on a live message, and fewer dead entries than live ones."""
-        order, messages = self._order, self._messages
-        while self._head < len(order) and order[self._head] not in messages:
-            self._head += 1
-        dead = len(order) - len(messages)
-        if dead > len(messages) + _SWEEP_MIN:
-            if 2 * self._head >= dead:  # most of them are in front
-                self._order = order[self._head :]
-                self._head = 0
-                self._let_go(order)
-            else:
-                self._leave_out_dead()
-
-    def _leave_out_dead(self) -> None:
-        dead, self._order = self._order, list(self._messages)  # which are in their order as well
-        self._head = 0
-        self._let_go(dead)
+    def _leave(self, held: Leftover) -> None:
+        self._let_go(held)
 
 
 def _free(held: Leftover) -> None:

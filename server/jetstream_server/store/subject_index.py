@@ -67,14 +67,17 @@ class SubjectIndex:
         self.clear([])
         return remains
 
-    def note(self, changed: dict[bytes, None]) -> None:
-        """Note to which subjects messages have come, or of which some have gone."""
+    def note(self, changed: dict[bytes, None]) -> bool:
+        """Note to which subjects messages have come, or of which some have gone; tell whether the
+        dictionary itself is kept."""
         if not self._counts:
-            return  # all are yet to be counted
-        if self._changed:
-            self._changed.update(changed)
-        else:
+            return False  # all are yet to be counted
+        is_kept = not self._changed
+        if is_kept:
             self._changed = changed
+        else:
+            self._changed.update(changed)
+        return is_kept
 
     def catch_up(self, subjects_max: int) -> bool:
         """Count the messages of up to so many subjects; tell whether all are counted."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from jetstream_server.kernels.deliveries import encode_deliveries
-from jetstream_server.store import memory
+from jetstream_server.store import memory, sequence_order
 from jetstream_server.store.memory import MemoryStore
 from jetstream_server.store.ports import Limits
 
@@ -148,7 +148,8 @@ def test_what_very_many_leave_behind_is_handed_over(monkeypatch):
                 assert quick.count(wanted, 0) == plain.count(others, 0)
                 assert quick.subject_counts(pattern) == plain.subject_counts(pattern)
             assert quick.sequence_at(number // 2) == plain.sequence_at(number // 2)
-        live = filter(quick._messages.__contains__, quick._order[quick._head :])
+        order = quick._order
+        live = filter(quick._messages.__contains__, order.sequences[order.head :])
         assert list(live) == list(quick._messages) == sorted(quick._messages)
     assert len(left) > 100, "it was the quick way at times"
 
@@ -163,7 +164,7 @@ def test_a_rollup_looks_at_its_subject_alone():
 @pytest.mark.parametrize("seed", range(20))
 def test_the_first_message_of_a_time_is_found_among_dead_ones(seed, monkeypatch):
     random = Random(seed)
-    monkeypatch.setattr(memory, "_SWEEP_MIN", random.choice([1, 50]))
+    monkeypatch.setattr(sequence_order, "DEAD_MIN", random.choice([1, 50]))
     store, now = MemoryStore(0), 100
     for _ in range(200):
         now += random.choice([0, 0, 1, 7])
@@ -176,27 +177,6 @@ def test_the_first_message_of_a_time_is_found_among_dead_ones(seed, monkeypatch)
             late = (found.sequence for found in live if found.timestamp >= timestamp)
             assert store.sequence_at(timestamp) == next(late, store.last_seq + 1)
         assert store.first_seq == (live[0].sequence if live else store.last_seq + 1)
-
-
-@pytest.mark.parametrize("kind", ["from the front", "anywhere"])
-def test_what_is_dead_is_let_go_by_somebody_else_and_no_message_is_looked_at_for_it(kind):
-    """With half a million messages the times of all of them were collected again, in 50 ms."""
-    store, handed = MemoryStore(0), []
-    store.leave_to(handed.append)
-    for number in range(20_000):
-        store.append(b"s", b"", b"", number)
-    doomed = list(range(1, 20_001))
-    if kind == "anywhere":
-        Random(1).shuffle(doomed)
-    order = store._order
-    assert store.delete(doomed[:15_000]) == 15_000
-    assert handed == [order]
-    assert handed[0] is order
-    assert len(store._order) <= 2 * store.state().messages + memory._SWEEP_MIN
-    live = sorted(doomed[15_000:])
-    assert [sequence for sequence in store._order[store._head :] if store.load(sequence)] == live
-    assert store.first_seq == live[0]
-    assert store.sequence_at(live[70] - 1) == live[70]
 
 
 @pytest.mark.parametrize("given", [(0, 0), (0, 1), (0, 2000), (7001, 0), (9001, 3), (3, 0)])
@@ -243,6 +223,77 @@ def test_a_time_is_found_beside_dead_messages_without_passing_over_each():
     for number in range(8000):
         store.append(b"s", b"", b"x", number)
     store.delete(list(range(2001, 6001)))
-    assert len(store._order) == 8000
-    assert store.sequence_at(4000) == 6001 and store.sequence_at(1000) == 1001
-    assert len(store._order) == 4000
+    found = []
+    assert lines_of(lambda: found.append(store.sequence_at(4000))) < 300
+    assert found == [6001] and store.sequence_at(1000) == 1001
+
+
+LIMITED = Limits(max_msgs_per_subject=1)
+
+
+def test_a_new_limit_looks_at_some_subjects_at_a_time(monkeypatch):
+    """Half a million of them took a third of a second."""
+    monkeypatch.setattr(memory, "_LOOKED_AT_ONCE", 100)
+    monkeypatch.setattr(memory, "_REMOVED_AT_ONCE", 100)
+    store = filled(4000, subjects=2000)
+    calls, removed = 0, list[tuple[int, int]]()
+    while calls == 0 or store.exceeds(LIMITED):
+        assert lines_of(lambda: removed.extend(store.enforce(LIMITED, 9))) < 3500
+        calls += 1
+    assert calls >= 20 and len(removed) == 2000
+    assert store.state().messages == store.state().num_subjects == 2000
+    # Meanwhile limits go, and come back.
+    for number in range(4000):
+        store.append(b"s.%d" % (number % 2000), b"", b"", 9)
+    assert lines_of(lambda: store.enforce(LIMITED, 9)) < 3500 and store.exceeds(LIMITED)
+    while store.exceeds(LIMITED):
+        store.enforce(LIMITED, 9)
+    assert store.state().messages == 2000 and store.state().first_seq == 6001
+
+
+def test_what_comes_to_a_subject_while_no_limit_holds_goes_some_at_a_time(monkeypatch):
+    monkeypatch.setattr(memory, "_REMOVED_AT_ONCE", 100)
+    store = filled(10, subjects=2)
+    while store.enforce(LIMITED, 9) or store.exceeds(LIMITED):
+        pass
+    for _ in range(1000):
+        store.append(b"s.1", b"", b"", 9)
+    for left in range(901, 0, -100):
+        assert store.exceeds(LIMITED) or left == 901
+        assert sum(stop - start for start, stop in store.enforce(LIMITED, 9)) == 100
+        assert store.subject_count(b"s.1") == left
+    assert not store.exceeds(LIMITED)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_limit_that_changes_all_the_time_is_kept_to(seed, monkeypatch):
+    random = Random(seed)
+    monkeypatch.setattr(memory, "_LOOKED_AT_ONCE", 5)
+    monkeypatch.setattr(memory, "_REMOVED_AT_ONCE", 7)
+    monkeypatch.setattr(sequence_order, "DEAD_MIN", 5)
+    store = MemoryStore()
+    kept: dict[bytes, list[int]] = {}
+    for round_ in range(60):
+        for _ in range(random.randrange(40)):
+            subject = b"s.%d" % random.randrange(30)
+            kept.setdefault(subject, []).append(store.append(subject, b"", b"", round_))
+        if random.random() < 0.2:
+            gone = random.sample(range(1, store.last_seq + 2), min(store.last_seq, 9))
+            store.delete(gone)
+            for each in kept.values():
+                each[:] = [sequence for sequence in each if sequence not in gone]
+        if random.random() < 0.2:
+            store.prepare_subjects(store.filter([b"s.*"]), 7)
+        limit = random.choice([-1, 1, 1, 2, 5])
+        limits = Limits(max_msgs_per_subject=limit)
+        for _ in range(random.choice([1, 1, 1000])):
+            for start, stop in store.enforce(limits, round_):
+                [subject] = [name for name, its in kept.items() if start in its]
+                assert stop == start + 1 and len(kept[subject]) > limit > 0
+                assert kept[subject].pop(0) == start, "the oldest"
+            if not store.exceeds(limits):
+                break
+        live = sorted(sequence for each in kept.values() for sequence in each)
+        assert list(store._messages) == live
+        if limit > 0 and not store.exceeds(limits):
+            assert all(len(each) <= limit for each in kept.values())

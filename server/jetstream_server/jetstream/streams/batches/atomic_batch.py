@@ -46,6 +46,7 @@ from jetstream_server.store.ports import MessageStore
 ID_BYTES_MAX = 64
 # Of messages that others have published with what those of a batch expect, at its commit.
 COMPARED_AT_ONCE = 10_000
+_COMMITTED_OF_UNIT = 25  # of the workload
 _COMMITS = (b"1", b"eob")
 _COMMIT_LINE = b"%b: 1\r\n" % names.BATCH_COMMIT
 _PART_MAX = 1 << 16  # messages of a batch that a crash cut short
@@ -110,6 +111,7 @@ class AtomicBatches:
         last = messages[-1]
         if last is not message:
             last.headers = extended(without(last.headers, names.BATCH_COMMIT), _COMMIT_LINE)
+        self._context.workload.spend(len(messages) / _COMMITTED_OF_UNIT)
         sequence = take_batch(self._contents, messages, now)
         return self._pub_ack.batch(sequence, batch_id, len(messages))
 

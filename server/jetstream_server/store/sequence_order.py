@@ -1,0 +1,132 @@
+"""The sequences of a store in memory, in their order.
+
+Messages leave anywhere, so among the live sequences there are dead ones, which whoever looks passes
+over. Once these are more than the live ones they are left out: those in front at once, and those in
+between some at a time while more messages leave, as with half a million messages that takes 45 ms.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Mapping
+
+from jetstream_server.store.ports import Leftover, StoredMessage
+
+DEAD_MIN = 1024  # before any are left out
+_SWEPT_FOR_ONE = 16  # sequences that are looked at when a message has left
+_SWEPT_AT_ONCE = 20_000  # of them at most, which takes a few milliseconds
+# Live ones are then so few that a list of them is made in that time.
+_DEAD_FOR_EACH = 8
+_PASSED_FIRST, _PASSED_AT_ONCE = 8, 1024
+
+
+class SequenceOrder:
+    """Rising sequences, all of those that are live, from the place `head` on.
+
+    Args:
+        live: the messages of the store, by sequence.
+        let_go: takes lists that are of no use any more.
+
+    Attributes:
+        sequences: in their order; some are dead.
+        head: the place of the first live one, or beyond the last one.
+    """
+
+    def __init__(
+        self, live: Mapping[int, StoredMessage], let_go: Callable[[Leftover], None]
+    ) -> None:
+        self._live = live
+        self._let_go = let_go
+        self.sequences: list[int] = []
+        self.head = 0
+        self._swept: list[int] | None = None  # those to be kept, while dead ones are left out
+        self._swept_to = 0  # the place from which on none was looked at for that
+
+    def __len__(self) -> int:
+        return len(self.sequences)
+
+    def append(self, sequence: int) -> None:
+        """Add a live one, above all others."""
+        self.sequences.append(sequence)
+
+    def begin(self, live: Mapping[int, StoredMessage]) -> list[int]:
+        """Begin anew, without sequences; return what is to be let go."""
+        before = self.sequences
+        self._live, self.sequences, self.head, self._swept = live, [], 0, None
+        return before
+
+    def first(self) -> int:
+        """Return the first live sequence; there has to be one."""
+        return self.sequences[self.head]
+
+    def newest(self) -> int:
+        """Return the last live sequence; there has to be one."""
+        sequences = self.sequences
+        while sequences[-1] not in self._live:
+            sequences.pop()
+        self._swept_to = min(self._swept_to, len(sequences))  # others come in their places
+        return sequences[-1]
+
+    def find(self, sequence: int) -> int:
+        """Return the place of the first sequence, dead or alive, that is not below one."""
+        return bisect_left(self.sequences, sequence, self.head)
+
+    def first_at(self, timestamp: int) -> int | None:
+        """Return the first live sequence of a time, or later, None if there is none; times have to
+        rise."""
+        sequences, live = self.sequences, self._live
+        low, high = self.head, len(sequences)
+        while low < high:
+            middle = (low + high) // 2
+            found = self._first_live(middle, high)
+            if found is None or live[found].timestamp >= timestamp:
+                high = middle
+            else:
+                low = bisect_right(sequences, found, middle, high)
+        return self._first_live(low, len(sequences))
+
+    def _first_live(self, place: int, stop: int) -> int | None:
+        is_live = self._live.__contains__
+        for start in range(place, stop, _PASSED_AT_ONCE):
+            some = self.sequences[start : min(start + _PASSED_AT_ONCE, stop)]
+            if (found := next(filter(is_live, some), None)) is not None:
+                return found
+        return None
+
+    def sweep(self, left: int = 1) -> None:
+        """Some messages have left: keep the head on a live one, and not many more dead ones than
+        live ones."""
+        sequences, live = self.sequences, self._live
+        if self.head < len(sequences) and sequences[self.head] not in live:
+            self._pass_over_dead()
+        if self._swept is None:
+            dead = len(sequences) - len(live)
+            if dead <= len(live) + DEAD_MIN:
+                return
+            if dead > _DEAD_FOR_EACH * len(live) + DEAD_MIN:
+                self._replace(list(live))  # which are in their order as well
+                return
+            if 2 * self.head >= dead:  # most of them are in front
+                self._replace(sequences[self.head :])
+                return
+            self._swept, self._swept_to = [], self.head
+        stop = self._swept_to + min(left * _SWEPT_FOR_ONE, _SWEPT_AT_ONCE)
+        self._swept += filter(live.__contains__, sequences[self._swept_to : stop])
+        self._swept_to = stop
+        if stop >= len(sequences):
+            self._replace(self._swept)
+            self._swept = None
+            self.sweep(0)
+
+    def _pass_over_dead(self) -> None:
+        sequences, live = self.sequences, self._live
+        for _ in range(_PASSED_FIRST):  # as mostly a message leaves from the front
+            self.head += 1
+            if self.head == len(sequences) or sequences[self.head] in live:
+                return
+        found = self._first_live(self.head, len(sequences))
+        self.head = len(sequences) if found is None else self.find(found)
+
+    def _replace(self, kept: list[int]) -> None:
+        self._let_go(self.sequences)
+        self.sequences, self.head = kept, 0

@@ -1,0 +1,146 @@
+"""Live sequences among dead ones: found in their order, and swept some at a time."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import pytest
+from jetstream_server.store import sequence_order
+from jetstream_server.store.ports import StoredMessage
+from jetstream_server.store.sequence_order import DEAD_MIN, SequenceOrder
+
+from tests.traced_lines import lines_of
+
+
+class Kept:
+    """Messages, and their order."""
+
+    def __init__(self) -> None:
+        self.live: dict[int, StoredMessage] = {}
+        self.handed: list[Any] = []
+        self.order = SequenceOrder(self.live, self.handed.append)
+
+    def add(self, sequence: int, timestamp: int = 0) -> None:
+        self.live[sequence] = StoredMessage(sequence, timestamp, b"s", b"", b"")
+        self.order.append(sequence)
+
+    def leave(self, sequence: int) -> None:
+        del self.live[sequence]
+        self.order.sweep()
+
+    def swept(self) -> list[int]:
+        """Return the live ones by the order."""
+        return [each for each in self.order.sequences[self.order.head :] if each in self.live]
+
+
+def filled(count: int) -> Kept:
+    kept = Kept()
+    for sequence in range(1, count + 1):
+        kept.add(sequence, sequence * 10)
+    return kept
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_whatever_comes_and_goes_is_in_its_order(seed, monkeypatch):
+    random = Random(seed)
+    monkeypatch.setattr(sequence_order, "DEAD_MIN", random.choice([0, 3, 20]))
+    monkeypatch.setattr(sequence_order, "_SWEPT_FOR_ONE", random.choice([1, 2, 16]))
+    monkeypatch.setattr(sequence_order, "_PASSED_AT_ONCE", random.choice([1, 4]))
+    monkeypatch.setattr(sequence_order, "_PASSED_FIRST", random.choice([1, 3]))
+    kept, now = Kept(), 0
+    order, live = kept.order, kept.live
+    for sequence in range(1, 600):
+        now += random.choice([0, 0, 3])
+        kept.add(sequence, now)
+        match random.randrange(6):
+            case 0:
+                for each in random.sample(list(live), random.randint(0, min(len(live), 9))):
+                    kept.leave(each)
+            case 1 if live:
+                kept.leave(next(iter(live)))
+            case 2 if live:  # very many at once
+                doomed = [each for each in list(live) if random.random() < 0.7]
+                for each in doomed:
+                    del live[each]
+                order.sweep(len(doomed))
+            case 3 if live:
+                kept.leave(list(live)[-1])
+        assert kept.swept() == list(live)
+        if live:
+            assert order.first() == next(iter(live))
+            assert order.newest() == list(live)[-1]
+            assert kept.swept() == list(live)
+        wanted = random.randint(0, sequence + 1)
+        late = [each for each in live if each >= wanted]
+        found = [each for each in order.sequences[order.find(wanted) :] if each in live]
+        assert found == late
+        moment = random.randint(0, now + 1)
+        then = (each for each, message in live.items() if message.timestamp >= moment)
+        assert order.first_at(moment) == next(then, None)
+
+
+def test_those_in_front_go_at_once_and_by_somebody_else():
+    kept = filled(20_000)
+    before = kept.order.sequences
+    for sequence in range(1, 15_001):
+        kept.leave(sequence)
+    assert kept.handed == [before] and kept.handed[0] is before
+    assert len(kept.order) <= 2 * len(kept.live) + DEAD_MIN
+    assert kept.swept() == list(kept.live)
+
+
+def test_those_in_between_go_some_at_a_time():
+    """With half a million messages one of them took 45 ms to leave."""
+    kept = filled(20_000)
+    doomed = list(range(1, 20_001))
+    Random(1).shuffle(doomed)
+    before = kept.order.sequences
+    looked_at = 0
+    for sequence in doomed[:15_000]:
+        contained = kept.order._swept_to if kept.order._swept is not None else None
+        kept.leave(sequence)
+        if contained is not None and kept.order._swept is not None:
+            looked_at += 1
+            assert kept.order._swept_to - contained == 16
+    assert looked_at > 1000
+    assert kept.handed[0] is before
+    assert len(kept.order) <= 2.2 * len(kept.live) + DEAD_MIN
+    assert kept.swept() == list(kept.live)
+
+
+def test_few_that_are_left_are_listed_anew():
+    kept = filled(20_000)
+    for sequence in range(1, 20_000, 2):
+        del kept.live[sequence]
+    for sequence in range(2, 19_990, 2):
+        del kept.live[sequence]
+    kept.order.sweep(19_000)
+    assert kept.order.sequences == list(kept.live)
+
+
+def test_a_moment_is_found_without_passing_over_each_dead_one():
+    kept = filled(8000)
+    for sequence in range(2001, 6001):
+        del kept.live[sequence]
+    found: list[int | None] = []
+    assert lines_of(lambda: found.append(kept.order.first_at(40_000))) < 300
+    assert found == [6001]
+
+
+def test_what_comes_in_the_place_of_dead_ones_at_the_end_is_swept_as_well(monkeypatch):
+    monkeypatch.setattr(sequence_order, "DEAD_MIN", 0)
+    kept = filled(100)
+    for sequence in range(10, 62):
+        kept.leave(sequence)  # more dead ones than live ones: it has begun
+    assert kept.order._swept is not None
+    while kept.order._swept_to < 95:
+        kept.order.sweep()
+    for sequence in range(90, 101):
+        del kept.live[sequence]
+    assert kept.order.newest() == 89
+    for sequence in range(101, 112):
+        kept.add(sequence)
+    while kept.order._swept is not None:
+        kept.order.sweep()
+    assert kept.swept() == list(kept.live)
