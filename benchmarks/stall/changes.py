@@ -8,6 +8,7 @@ from benchmarks.stall.inputs import TIMEOUT_S, Act, Input, ask, consumer, publis
 from benchmarks.wire import Wire
 
 _MILLION = 1_000_000
+_SUBJECTS = 300_000
 _SECOND_NS = 10**9
 _AFTER_S = 3.0  # while what is too much goes
 _BATCHES, _OF_BATCH = 50, 1000
@@ -21,6 +22,22 @@ def _changed(**settings: object) -> Act:
         time.sleep(_AFTER_S)
 
     return act
+
+
+def _grown_without_limit(**settings: object) -> Act:
+    """Make a stream that held one message of each subject once, and then all."""
+
+    def prepare(port: int) -> None:
+        publish(_SUBJECTS, _SUBJECTS, **settings)(port)
+        _changed(max_msgs_per_subject=1, **settings)(port)
+        ask(port, ("STREAM.UPDATE.S", stream(**settings)[1]))
+        with Wire(port, TIMEOUT_S) as wire:
+            for begin in range(0, 2 * _SUBJECTS, 5000):
+                numbers = (number % _SUBJECTS for number in range(begin, begin + 5000))
+                wire.sock.sendall(b"".join(b"PUB S.%d.x 0\r\n\r\n" % n for n in numbers))
+                wire.ping()
+
+    return prepare
 
 
 def _with_ids(count: int, window_ns: int) -> Act:
@@ -73,8 +90,8 @@ def _commit_batches(port: int) -> None:
         wire.ping()
 
 
-_IN_MEMORY = {"storage": "memory"}
-_AGE = {"max_age": _SECOND_NS, "duplicate_window": _SECOND_NS}
+_IN_MEMORY: dict[str, object] = {"storage": "memory"}
+_AGE: dict[str, object] = {"max_age": _SECOND_NS, "duplicate_window": _SECOND_NS}
 _TWICE = publish(500_000, _MILLION, **_IN_MEMORY)
 
 CHANGES = [
@@ -92,6 +109,14 @@ CHANGES = [
         "a stream in memory of 10 subjects is to hold one message each",
         _changed(max_msgs_per_subject=1, **_IN_MEMORY),
         publish(10, _MILLION, **_IN_MEMORY),
+    ),
+    *(
+        Input(
+            f"a stream{where} of 300,000 subjects is to hold one message each, once more",
+            _changed(max_msgs_per_subject=1, **settings),
+            _grown_without_limit(**settings),
+        )
+        for where, settings in (("", {}), (" in memory", _IN_MEMORY))
     ),
     Input(
         "a stream in memory of 1,000,000 messages is to hold 10",

@@ -20,6 +20,10 @@ from jetstream_server.store.ports import Limits
 EXPIRED_AT_ONCE = 2
 TRIMMED_AT_ONCE = 8
 DELETED_AT_ONCE = 500
+LOOKED_AT_ONCE = 50_000  # subjects, for a new limit
+# Messages are stored fewer at a time: so many subjects have grown, or by so many messages, while no
+# limit held.
+GROWN_AT_ONCE = 10_000
 _FEW_SUBJECTS = 8  # overfull subjects; of more, the messages of all are walked
 WALKED_AT_ONCE = 10_000
 NUMBERED_MAX = 10_000  # subjects of a block
@@ -43,8 +47,11 @@ class Enforcement:
     _subjects: BlockSubjects
     _pruning: BlockPruning
     _compaction: Compaction
-    # The limit per subject, and the numbering, with which all subjects were last looked at.
+    # The limit per subject, and the numbering, with which all subjects are looked at, and how many
+    # of them were.
     _known: tuple[int, int] = (-1, 0)
+    _is_looking: bool = False
+    _looked_to: int = 0
     _overfull: dict[int, None] = field(default_factory=dict)  # yet to be trimmed
     _walked_to: int = 0  # the sequence to which their messages have been looked at, see `_walk`
 
@@ -61,7 +68,9 @@ class Enforcement:
                 self._trim(0, 0, expired_at, removed, most)
         if limits.max_msgs_per_subject > 0:
             self._enforce_per_subject(limits.max_msgs_per_subject, removed)
-            if self._overfull:  # what it has yet to remove makes room for messages at the front
+            if (
+                self._is_looking or self._overfull
+            ):  # what it has yet to remove makes room for messages at the front
                 return removed
         messages = numbers.messages - limits.max_msgs if limits.max_msgs >= 0 else 0
         accounted = numbers.holding.bytes - limits.max_bytes if limits.max_bytes >= 0 else 0
@@ -79,10 +88,11 @@ class Enforcement:
     def exceeds(self, limits: Limits) -> bool:
         """Tell whether `enforce` left something for another call."""
         per_subject = limits.max_msgs_per_subject
+        is_left = self._is_looking or bool(self._overfull)
         return (
             0 <= limits.max_msgs < self._list.messages
             or 0 <= limits.max_bytes < self._list.holding.bytes
-            or (per_subject > 0 and (bool(self._overfull) or not self._has_seen_all(per_subject)))
+            or (per_subject > 0 and (is_left or not self._has_seen(per_subject)))
         )
 
     def _trim(
@@ -118,28 +128,37 @@ class Enforcement:
         self._pruning.truncate_front(target, gives_way=gives_way)
         removed.append((start, target))
 
-    def _has_seen_all(self, limit: int) -> bool:
-        """Tell whether every subject was checked against a limit, except those appended to
-        since."""
+    def _has_seen(self, limit: int) -> bool:
+        """Tell whether every subject is checked against a limit, except those appended to since."""
         return self._known == (limit, self._table.generation)
 
     def _enforce_per_subject(self, limit: int, removed: list[tuple[int, int]]) -> None:
         table, counts = self._table, self._table.counts
-        if not self._has_seen_all(limit):
-            self._known = limit, table.generation
-            self._overfull = dict.fromkeys(n for n, count in enumerate(counts) if count > limit)
-            self._walked_to = 0
-        gone: list[int] = []
-        overfull = self._overfull
         recent = table.take_recent()
-        trimmed = [n for n in recent if counts[n] > limit and n not in overfull]
-        for number in trimmed:
+        if not self._has_seen(limit) or len(recent) > GROWN_AT_ONCE:
+            self._known, recent = (limit, table.generation), {}
+            self._is_looking, self._looked_to = True, 0
+            self._overfull, self._walked_to = {}, 0
+        if self._is_looking:
+            self._look(limit)
+        gone: list[int] = []
+        trimmed: list[int] = []
+        overfull = self._overfull
+        for number in recent:
             excess = counts[number] - limit
+            if excess <= 0 or number in overfull:
+                continue
             if excess == 1 and self._subjects.holds(table.firsts[number], number):
                 gone.append(table.firsts[number])
-            else:
+            elif excess <= GROWN_AT_ONCE - len(gone):
                 gone.extend(islice(self._subjects.sequences_of(number), excess))
-        if overfull and not self._compaction.is_rewriting():  # or these would pile up in a flush
+            else:
+                overfull[number] = None
+                self._walked_to = 0  # its messages may be anywhere
+                continue
+            trimmed.append(number)
+        # The disk may be behind: what is removed would pile up in a flush.
+        if overfull and not self._is_looking and not self._compaction.is_rewriting():
             if len(overfull) > _FEW_SUBJECTS:
                 trimmed += self._walk(limit, gone)
             else:
@@ -151,6 +170,16 @@ class Enforcement:
                 table.firsts[number] = self._subjects.last_of(number)
         self._pruning.delete(gone)
         removed.extend((sequence, sequence + 1) for sequence in gone)
+
+    def _look(self, limit: int) -> None:
+        """Look which of the next subjects are overfull. Their messages are looked for when all
+        are known, see `_walk`."""
+        counts = self._table.counts
+        stop = min(self._looked_to + LOOKED_AT_ONCE, len(counts))
+        some = (number for number in range(self._looked_to, stop) if counts[number] > limit)
+        self._overfull.update(dict.fromkeys(some))
+        self._looked_to = stop
+        self._is_looking = stop < len(counts)
 
     def _look_for_each(self, limit: int, gone: list[int]) -> list[int]:
         """Look for the oldest messages of one overfull subject after the other, and add them to

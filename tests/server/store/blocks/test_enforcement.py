@@ -15,6 +15,8 @@ from jetstream_server.store.file import FileStore
 from jetstream_server.store.memory import MemoryStore
 from jetstream_server.store.ports import Limits
 
+from tests.traced_lines import lines_of
+
 FOLDER = Path("/s/msgs")
 
 
@@ -162,6 +164,8 @@ def test_what_is_trimmed_in_slices_is_always_the_oldest_of_a_subject_that_has_to
     monkeypatch.setattr(enforcement, "WALKED_AT_ONCE", random.choice([1, 3, 20]))
     monkeypatch.setattr(enforcement, "NUMBERED_MAX", random.choice([1, 5, 100]))
     monkeypatch.setattr(enforcement, "DELETED_AT_ONCE", random.choice([1, 4, 50]))
+    monkeypatch.setattr(enforcement, "LOOKED_AT_ONCE", random.choice([1, 4, 100]))
+    monkeypatch.setattr(enforcement, "GROWN_AT_ONCE", random.choice([1, 5, 1000]))
     monkeypatch.setattr(block_log, "RENUMBER_MIN", 2)
     monkeypatch.setattr(compaction, "COMPACT_MIN_BYTES", 100)
     options = {"block_bytes": random.choice([600, 3000])}
@@ -209,7 +213,7 @@ def test_what_is_trimmed_in_slices_is_always_the_oldest_of_a_subject_that_has_to
             assert store.purge(store.filter([subject]), 0, 0).messages == len(held[subject])
             held[subject].clear()
         elif act == 9:
-            limit = random.choice([1, 2, 5])
+            limit = random.choice([1, 2, 5, -1])
         elif act == 10:
             commit.drain()
         else:
@@ -218,13 +222,14 @@ def test_what_is_trimmed_in_slices_is_always_the_oldest_of_a_subject_that_has_to
             store, commit = open_store(disk, **options)
         if act in (10, 11):
             append(random.choice([0, 40]))
+    limit = max(limit, 1)
     while store.exceeds(Limits(max_msgs_per_subject=limit)):
         commit.drain()
         enforce()
     enforce()
     assert all(len(its) <= limit for its in held.values())
     assert sequences(store) == sorted(sequence for its in held.values() for sequence in its)
-    assert (trimmed, busy) > (20, 3)
+    assert (trimmed, busy) > (10, 3)
 
 
 def test_a_subject_that_others_trimmed_meanwhile_is_as_any_other_again(disk, monkeypatch):
@@ -265,6 +270,31 @@ def test_a_subject_at_its_limit_when_the_walk_passes_it_loses_its_oldest_later(d
         removed += store.enforce(limits, 5)
     assert sorted(removed) == [(2, 3), (5, 6)]
     assert sequences(store) == [3, 6, 7, 8]
+
+
+@pytest.mark.parametrize("grown", [1000, 1])
+def test_what_came_while_no_limit_held_goes_some_at_a_time(disk, monkeypatch, grown):
+    """Of 300,000 subjects it took more than 100 s, in one piece."""
+    monkeypatch.setattr(enforcement, "GROWN_AT_ONCE", 100)
+    monkeypatch.setattr(enforcement, "LOOKED_AT_ONCE", 100)
+    monkeypatch.setattr(enforcement, "WALKED_AT_ONCE", 100)
+    monkeypatch.setattr(enforcement, "DELETED_AT_ONCE", 50)
+    store, commit = open_store(disk, block_bytes=4000)
+    limits, subjects = Limits(max_msgs_per_subject=1), [b"s.%d" % n for n in range(grown)]
+    for subject in subjects:
+        store.append(subject, b"", b"x", 5)
+    while store.exceeds(limits):
+        store.enforce(limits, 5)
+    assert store.enforce(limits, 5) == []
+    for subject in subjects * (2000 // grown):
+        store.append(subject, b"", b"x", 5)
+    calls = 0
+    while store.enforce(limits, 5) or store.exceeds(limits):
+        commit.drain()
+        calls += 1
+        assert lines_of(lambda: store.enforce(limits, 5)) < 15_000
+    assert calls > 10 and store.state().messages == grown
+    assert sequences(store) == list(range(store.last_seq - grown + 1, store.last_seq + 1))
 
 
 def test_a_limit_for_each_of_many_subjects_takes_a_walk_and_no_search(disk, monkeypatch):
