@@ -138,6 +138,11 @@ CHANGES = [
         lambda port: ask(port, consumer("c", filter_subject="S.*.x")),
         lambda port: (publish(500_000, _MILLION)(port), ask(port, consumer("c")))[1],
     ),
+    Input(
+        "a source added to a stream in memory of 1,000,000 messages",
+        _changed(sources=[{"name": "O"}], **_IN_MEMORY),
+        lambda port: (ask(port, stream("O")), publish(1000, _MILLION, **_IN_MEMORY)(port))[1],
+    ),
     Input("a consumer for whom 250,000 messages wait deleted", _delete_consumer, _of_interest),
     Input(
         "50 batches of 1,000 messages committed at once",

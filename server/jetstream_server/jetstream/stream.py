@@ -28,6 +28,7 @@ from jetstream_server.jetstream import errors
 from jetstream_server.jetstream.configs.stream_config import StreamConfig
 from jetstream_server.jetstream.context import Context
 from jetstream_server.jetstream.ending import Ending
+from jetstream_server.jetstream.origins.last_positions import Foreseen
 from jetstream_server.jetstream.origins.sourcing import Sourcing
 from jetstream_server.jetstream.ports import StreamConsumer
 from jetstream_server.jetstream.streams.alarm import Alarm
@@ -186,11 +187,19 @@ class Stream:
         self._is_subscribed = False
         self._interest.change({})
 
-    def reconfigure(self, config: StreamConfig, now: int, *, at_once: bool = True) -> None:
+    def reconfigure(
+        self,
+        config: StreamConfig,
+        now: int,
+        *,
+        at_once: bool = True,
+        foreseen: Foreseen | None = None,
+    ) -> None:
         """Run with another config, one that `stream_checks.py` allowed; its limits hold at once.
 
         Args:
             at_once: as `subscribe` says.
+            foreseen: where new sources are to go on, as far as that is known.
         """
         had_interest = self.config.retention == "interest"
         self.contents.follow(config)
@@ -200,7 +209,7 @@ class Stream:
         self.removal.trim(now)
         if not had_interest:
             self.removal.sweep()
-        self.sourcing.follow_config(now)
+        self.sourcing.follow_config(now, foreseen)
         self.tick(now)
 
     def _recover(self, now: int) -> None:

@@ -366,8 +366,15 @@ class MemoryStore:
         return next(self._walk(wanted, sequence), None)
 
     def next_with_headers(self, sequence: int) -> int:
-        """Return `sequence`: nothing is known without looking."""
-        return sequence
+        """Return a sequence, from `sequence` on, before which no message has headers; it looks at
+        some messages and no more."""
+        order, messages = self._order, self._messages
+        place = order.find(sequence)
+        some = order.sequences[place : place + _LOOKED_AT_ONCE]
+        for found in filter(messages.__contains__, some):
+            if messages[found].headers:
+                return found
+        return some[-1] + 1 if some else max(sequence, self._last_seq + 1)
 
     def sequence_at(self, timestamp: int) -> int:
         """Return the first stored sequence at or after a time."""

@@ -144,12 +144,21 @@ def _update(catalog: Catalog, request: Request) -> Iterator[dict[str, Any] | Non
     if body.template_owner:
         raise errors.STREAM_INVALID_CONFIG("stream configuration update can not set an owner")
     config = body.config()
+    foreseen = None
+    if name in catalog.streams:
+        foreseen = yield from catalog.streams[name].sourcing.foresee(config.sources)
     compared = yield from catalog.compare_subjects(config)
     if name in catalog.streams:
         units = len(catalog.streams[name].consumers) / CONSUMERS_OF_UNIT
         catalog.context.workload.spend(units)
     stream = catalog.update(
-        name, config, request.now, pedantic=body.pedantic, at_once=False, compared=compared
+        name,
+        config,
+        request.now,
+        pedantic=body.pedantic,
+        at_once=False,
+        compared=compared,
+        foreseen=foreseen,
     )
     yield None
     yield from listening(catalog, stream)

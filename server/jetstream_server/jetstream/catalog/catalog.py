@@ -51,6 +51,7 @@ from jetstream_server.jetstream.configs.stream_file import LostConfigError, load
 from jetstream_server.jetstream.consumers.consumer import Consumer
 from jetstream_server.jetstream.consumers.consumer_creation import check_stream_limits
 from jetstream_server.jetstream.context import Context, Runnable
+from jetstream_server.jetstream.origins.last_positions import Foreseen
 from jetstream_server.jetstream.stream import Stream
 from jetstream_server.store.ports import StreamFolder, Vault
 
@@ -267,6 +268,7 @@ class Catalog:
         pedantic: bool = False,
         at_once: bool = True,
         compared: ComparedSubjects | None = None,
+        foreseen: Foreseen | None = None,
     ) -> Stream:
         """Change a stream.
 
@@ -275,6 +277,7 @@ class Catalog:
                 after its other mistakes.
             at_once: as `create` says.
             compared: likewise.
+            foreseen: where new sources are to go on, as far as that is known.
 
         Raises:
             ApiError: refused; the first of the genuine server's checks that fails.
@@ -292,7 +295,7 @@ class Catalog:
         self.metering.check_reservation(config)
         self._check_overlap(config, compared)
         self._changed.add(name)
-        stream.reconfigure(config, now, at_once=at_once)
+        stream.reconfigure(config, now, at_once=at_once, foreseen=foreseen)
         save_config(stream.folder, config, stream.created)
         publish_stream_action(self.context, config.name, "modify", now)
         return stream
@@ -375,11 +378,15 @@ class Catalog:
         """Make a stream now that its folder is filled; nobody finds it yet."""
         return Stream(self.context, config, now, folder, folder.messages(), now)
 
-    def finish_restore(self, stream: Stream, now: int) -> None:
+    def finish_restore(self, stream: Stream, now: int, foreseen: Foreseen | None) -> None:
         """Have a stream serve; whoever asked calls `subscribe_more` until it listens to all its
-        subjects."""
+        subjects.
+
+        Args:
+            foreseen: where its sources are to go on, as far as that is known.
+        """
         del self.restoring[stream.name]
-        self._take_in(stream, now, at_once=False)
+        self._take_in(stream, now, at_once=False, foreseen=foreseen)
         save_config(stream.folder, stream.config, now)
         stream.folder.end_filling()
         publish_stream_action(self.context, stream.name, "create", now)
@@ -428,12 +435,14 @@ class Catalog:
         self._take_in(stream, now, at_once=at_once)
         return stream
 
-    def _take_in(self, stream: Stream, now: int, *, at_once: bool) -> None:
+    def _take_in(
+        self, stream: Stream, now: int, *, at_once: bool, foreseen: Foreseen | None = None
+    ) -> None:
         self.metering.admit(stream)
         stream.store.leave_to(self.context.remains.take)
         self.streams[stream.name] = stream
         stream.subscribe(at_once=at_once)
-        stream.sourcing.follow_config(now)
+        stream.sourcing.follow_config(now, foreseen)
         for copying in list(self.context.copying):
             copying.origin_appeared(stream.name, now)
 

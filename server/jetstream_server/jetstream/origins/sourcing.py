@@ -23,28 +23,22 @@ import orjson
 from jetstream_server.base.clock import MILLISECOND, MINUTE, SECOND
 from jetstream_server.base.errors import StoreError
 from jetstream_server.core.containment import Incident
+from jetstream_server.core.steps import InSteps, without_pauses
 from jetstream_server.jetstream.configs.stream_config import SEQUENCE_MAX, OriginConfig
 from jetstream_server.jetstream.context import Context
 from jetstream_server.jetstream.origins.feed import Feed
+from jetstream_server.jetstream.origins.last_positions import Foreseen, last_positions
 from jetstream_server.jetstream.origins.mirror import Mirror
 from jetstream_server.jetstream.origins.source import Source
-from jetstream_server.jetstream.origins.source_header import (
-    SourcePosition,
-    parse_source,
-    source_key,
-)
+from jetstream_server.jetstream.origins.source_header import SourcePosition, source_key
 from jetstream_server.jetstream.streams.contents import Contents
-from jetstream_server.jetstream.streams.messages.publish_headers import STREAM_SOURCE, header
-from jetstream_server.jetstream.streams.messages.scan import stored
-from jetstream_server.store.ports import MessageStore, StateFile
+from jetstream_server.store.ports import StateFile
 
 _SAVE_NS = 100 * MILLISECOND
 _PAUSE_NS_MAX = 2 * MINUTE
 _AT_ONCE = 20  # sources that begin together
 _APART_NS = 2 * MILLISECOND  # between the others
 _REPUBLISHED_WEIGHT = 4  # of a message that is published once more when it is stored
-# Messages looked at in one step back through a stream.
-_STEP = 65536
 
 
 class Sourcing:
@@ -78,8 +72,36 @@ class Sourcing:
 
     # -- life ------------------------------------------------------------------------------
 
-    def follow_config(self, now: int) -> None:
-        """Copy from what the stream's config names, and from nothing else."""
+    def foresee(self, wanted: list[OriginConfig]) -> InSteps[Foreseen | None]:
+        """Look where those of some sources are to go on that do not copy yet, in steps: who has
+        them begin next is to do so at once.
+
+        Returns:
+            None if all of them copy, or if it is found out only when they begin.
+        """
+        store, found = self._contents.store, None
+        while keys := {source_key(each) for each in wanted} - self._copying():
+            if found is not None and found.covers(store, keys):
+                break
+            until = store.last_seq
+            try:
+                positions = yield from self._last_positions(keys)
+            except StoreError:
+                return None
+            except Exception:  # which is contained when they begin
+                return None
+            found = Foreseen(store, until, frozenset(keys), positions)
+        return found
+
+    def _copying(self) -> set[str]:
+        return {source.key for source in self._sources if source.feed.is_started}
+
+    def follow_config(self, now: int, foreseen: Foreseen | None = None) -> None:
+        """Copy from what the stream's config names, and from nothing else.
+
+        Args:
+            foreseen: where its new sources are to go on, as far as that is known.
+        """
         config = self._contents.config
         if self._mirror is not None and config.mirror is None:
             self._mirror.stop(for_good=True)
@@ -95,7 +117,7 @@ class Sourcing:
                 self._note_passed,
             )
             self._mirror.feed.start(now)
-        self._follow_sources(config.sources, now)
+        self._follow_sources(config.sources, now, foreseen)
         for _, feed in self._feeds:
             feed.weigh(_REPUBLISHED_WEIGHT if config.republish is not None else 1)
         if self._mirror is not None or self._sources:
@@ -103,7 +125,9 @@ class Sourcing:
         else:
             self._context.copying.pop(self, None)
 
-    def _follow_sources(self, wanted: list[OriginConfig], now: int) -> None:
+    def _follow_sources(
+        self, wanted: list[OriginConfig], now: int, foreseen: Foreseen | None
+    ) -> None:
         running = {source.key: source for source in self._sources}
         self._sources = []
         for config in wanted:
@@ -115,12 +139,12 @@ class Sourcing:
             source.stop(for_good=True)
         begun = [source for source in self._sources if not source.feed.is_started]
         if begun:
-            self._begin(begun, now)
+            self._begin(begun, now, foreseen)
 
-    def _begin(self, begun: list[Source], now: int) -> None:
+    def _begin(self, begun: list[Source], now: int, foreseen: Foreseen | None = None) -> None:
         """Let sources go on from where they were."""
         try:
-            positions = self._last_positions({source.key for source in begun})
+            positions = self._positions({source.key for source in begun}, foreseen)
         except StoreError:
             raise
         except Exception as error:  # nothing is copied rather than copied twice
@@ -197,15 +221,22 @@ class Sourcing:
         }
         self._file.save(orjson.dumps(note), lazily=lazily)
 
-    def _last_positions(self, keys: set[str]) -> dict[str, SourcePosition]:
+    def _positions(self, keys: set[str], foreseen: Foreseen | None) -> dict[str, SourcePosition]:
+        store = self._contents.store
+        if foreseen is None or not foreseen.covers(store, keys):
+            return without_pauses(self._last_positions(keys))
+        since = without_pauses(last_positions(store, keys, foreseen.until + 1))
+        return foreseen.positions | since
+
+    def _last_positions(self, keys: set[str]) -> InSteps[dict[str, SourcePosition]]:
         store = self._contents.store
         noted_until, noted = self._noted()
         if noted_until > self._last_known:
             noted_until, noted = 0, {}
             self._is_false = True  # it would seem true once their sequences are used again
         noted = {key: position for key, position in noted.items() if key in keys}
-        found = last_positions(store, keys & noted.keys(), noted_until + 1)
-        found |= last_positions(store, keys - noted.keys())
+        found = yield from last_positions(store, keys & noted.keys(), noted_until + 1)
+        found |= yield from last_positions(store, keys - noted.keys())
         return noted | found
 
     # -- what a mirror has passed over -----------------------------------------------------
@@ -296,29 +327,3 @@ def _described(config: OriginConfig, feed: Feed, position: int, now: int) -> dic
     if config.subject_transforms:
         described["subject_transforms"] = [rule.to_wire() for rule in config.subject_transforms]
     return described
-
-
-def last_positions(
-    store: MessageStore, keys: set[str], first: int = 1
-) -> dict[str, SourcePosition]:
-    """Return the newest position of each source, by key, out of the messages from `first` on.
-
-    Goes backwards and stops when all are found; a source that never brought anything costs a look
-    at the whole stream.
-    """
-    found: dict[str, SourcePosition] = {}
-    stop = store.last_seq + 1
-    first = max(store.first_seq, first)
-    while stop > first and len(found) < len(keys):
-        start = max(stop - _STEP, first)
-        newest: dict[str, SourcePosition] = {}
-        for sequence, _, _, headers in stored(store, start, STREAM_SOURCE):
-            if sequence >= stop:
-                break
-            if STREAM_SOURCE in headers:
-                position = parse_source(header(headers, STREAM_SOURCE))
-                if position is not None and position.key in keys:
-                    newest[position.key] = position
-        found = newest | found
-        stop = start
-    return found

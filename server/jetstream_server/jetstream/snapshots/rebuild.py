@@ -181,7 +181,8 @@ class Rebuild:
             made.append(restore_snapshot(stream, record.name, record.config, created, progress))
             if stint.spend(1 + len(progress.pending) // _PENDING_AS_CONSUMER):
                 yield
-        self._catalog.finish_restore(stream, now)
+        foreseen = yield from stream.sourcing.foresee(stream.config.sources)
+        self._catalog.finish_restore(stream, now, foreseen)
         if self._consumers:
             stream.removal.sweep()
         for consumer in made:

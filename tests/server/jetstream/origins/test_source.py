@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from jetstream_server.base.clock import MILLISECOND, SECOND
 from jetstream_server.core.subscription import Stretch
 from jetstream_server.jetstream.consumers.origin_consumer import stream_identity
@@ -159,7 +160,7 @@ def test_it_goes_on_after_a_restart(transfers: Any, make_transfers: Callable[[],
 def test_a_restart_looks_far_back(
     transfers: Any, make_transfers: Callable[[], Any], monkeypatch: Any
 ) -> None:
-    monkeypatch.setattr("jetstream_server.jetstream.origins.sourcing._STEP", 3)
+    monkeypatch.setattr("jetstream_server.jetstream.origins.last_positions.STRETCH", 3)
     transfers.stream("O", count=2)
     create(transfers, "S", subjects=["s"], sources=[{"name": "O"}])
     transfers.advance(SET_UP)
@@ -168,6 +169,26 @@ def test_a_restart_looks_far_back(
     again = restart(transfers, make_transfers)
     again.advance(SET_UP)
     assert len(contents(again)) == 22
+
+
+def test_a_source_comes_back_to_a_long_stream(transfers: Any, monkeypatch: Any) -> None:
+    module = "jetstream_server.jetstream.origins.last_positions."
+    monkeypatch.setattr(module + "STRETCH", 3)
+    monkeypatch.setattr(module + "MESSAGES_AT_ONCE", 1)
+    transfers.stream("O", count=3)
+    create(transfers, "S", subjects=["s"], sources=[{"name": "O"}])
+    transfers.advance(SET_UP)
+    update(transfers, "S", subjects=["s"], sources=[])
+    for number in range(20):
+        publish(transfers, b"s", b"%d" % number)
+        publish(transfers, b"o.1", b"more")
+    with pytest.raises(json.JSONDecodeError):  # silence: it takes turns
+        update(transfers, "S", subjects=["s"], sources=[{"name": "O"}])
+    publish(transfers, b"s", b"meanwhile")
+    assert not transfers.catalog.streams["S"].config.sources
+    transfers.advance(2 * SET_UP)
+    assert transfers.catalog.streams["S"].config.sources
+    assert len(contents(transfers)) == 3 + 20 + 1 + 20
 
 
 def test_sources_come_and_go_and_come_back(transfers: Any) -> None:

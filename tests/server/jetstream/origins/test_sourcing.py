@@ -5,37 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from jetstream_server.jetstream.configs.stream_config import OriginConfig
-from jetstream_server.jetstream.origins import sourcing
-from jetstream_server.jetstream.origins.source_header import SourcePosition
-from jetstream_server.jetstream.origins.sourcing import last_positions
-
-
-def block(value: str) -> bytes:
-    return b"NATS/1.0\r\nNats-Stream-Source: %b\r\n\r\n" % value.encode()
-
-
-def test_the_newest_position_of_each_source(bench: Any, monkeypatch: Any) -> None:
-    store = bench.stream().store
-    for value in ("O 1 > > s a", "P 9 > > s b", "O 2 > > s a", "", "no header", "Q 5 > > s"):
-        store.append(b"s", block(value) if value else b"", b"O 77 > > s a", 1)
-    keys = {"O > >", "P > >", "R > >"}
-    for step in (1, 2, 100):
-        monkeypatch.setattr(sourcing, "_STEP", step)
-        assert last_positions(store, keys) == {
-            "O > >": SourcePosition("O > >", 2, "a"),
-            "P > >": SourcePosition("P > >", 9, "b"),
-        }
-
-
-def test_removed_messages_are_not_looked_for(bench: Any) -> None:
-    store = bench.stream().store
-    assert last_positions(store, {"O > >"}) == {}
-    for number in range(5):
-        store.append(b"s", block(f"O {number + 1} > > s a"), b"", 1)
-    store.truncate_front(3)
-    assert last_positions(store, {"O > >"})["O > >"].sequence == 5
-    store.purge(None, 0, 0)
-    assert last_positions(store, {"O > >"}) == {}
 
 
 def test_descriptions(bench: Any) -> None:

@@ -32,7 +32,7 @@ def stored(
         window = store.window(None, sequence, WINDOW_MESSAGES, WINDOW_BYTES)
         block = cast(bytes, window.buffer)
         sequence = window.next_seq
-        if holding and not _occurs(holding, window):
+        if holding and not occurs(holding, window):
             continue
         for position, found in zip(window.positions, window.sequences, strict=True):
             _, _, _, timestamp, header_bytes, subject_bytes, _ = unpack(block, position)
@@ -51,7 +51,8 @@ def windows_with_headers(store: MessageStore, sequence: int) -> Iterator[Window]
         yield window
 
 
-def _occurs(wanted: bytes, window: Window) -> bool:
+def occurs(wanted: bytes, window: Window) -> bool:
+    """Tell whether something occurs in the messages of a window, or between them."""
     if not window.positions:
         return False
     block = cast(bytes, window.buffer)
@@ -60,6 +61,16 @@ def _occurs(wanted: bytes, window: Window) -> bool:
     if isinstance(window.buffer, memoryview):
         return wanted in bytes(block[window.positions[0] : stop])
     return block.find(wanted, window.positions[0], stop) >= 0
+
+
+def headers_in(window: Window) -> Iterator[tuple[int, bytes]]:
+    """Yield sequence and headers of the messages of a window that have any."""
+    block, unpack = cast(bytes, window.buffer), PREFIX.unpack_from
+    for position, found in zip(window.positions, window.sequences, strict=True):
+        _, _, _, _, header_bytes, subject_bytes, _ = unpack(block, position)
+        if header_bytes:
+            start = position + PREFIX_BYTES + subject_bytes
+            yield found, bytes(block[start : start + header_bytes])
 
 
 def messages(

@@ -36,8 +36,8 @@ def test_windows_without_the_bytes_are_passed_over(
     assert len(found) <= 2
     window = store.window(None, 1, 5, 1000)
     window.buffer = memoryview(bytes(window.buffer))
-    assert scan._occurs(b"NATS/1.0", window)
-    assert not scan._occurs(b"NATS/2.0", window)
+    assert scan.occurs(b"NATS/1.0", window)
+    assert not scan.occurs(b"NATS/2.0", window)
 
 
 def test_messages(store: MemoryStore) -> None:
