@@ -53,6 +53,9 @@ TEXTS_OF_UNIT = 1000  # subjects, likewise
 CONSUMERS_OF_UNIT = 100  # which may have to follow another config
 SEQUENCES_OF_UNIT = 3000  # among which those are looked for that are missing
 SEQUENCES_AT_ONCE = 100_000  # likewise, in one turn
+# Of the missing sequences in an answer, as text: more would not reach any client, as what waits to
+# be read by one has a bound as well.
+DELETED_BYTES_MAX = 32 * 1024 * 1024
 
 _PAGE: dict[str, Any] = {"total": 0, "offset": 0, "limit": 0}
 
@@ -171,6 +174,8 @@ def info(catalog: Catalog, request: Request) -> dict[str, Any] | Later:
     body = read_body_if_json(catalog.context, request, StreamInfoRequest)
     stream = catalog.stream(request.tokens[-1])
     page, subjects = dict(_PAGE), None
+    if body.deleted_details:
+        _check_deleted(stream)
     is_long = body.subjects_filter and stream.store.state().num_subjects > SUBJECTS_AT_ONCE
     if is_long or (body.deleted_details and _span(stream) > SEQUENCES_AT_ONCE):
         return Sliced(catalog.context.slices, partial(_sliced_info, catalog, request, body))
@@ -192,6 +197,15 @@ def _deleted(stream: Stream) -> list[int]:
         return []
     stream.context.workload.spend(span // SEQUENCES_OF_UNIT)
     return stream.store.deleted()
+
+
+def _check_deleted(stream: Stream) -> None:
+    """Refuse to list so many sequences that nobody could take the answer; a mirror or a restored
+    stream may lack a quintillion."""
+    state = stream.store.state()
+    if state.num_deleted * (len(str(state.last_seq)) + 1) > DELETED_BYTES_MAX:
+        text = f"{state.num_deleted} messages are missing, too many to be listed: "
+        raise errors.STREAM_GENERAL_ERROR(text + "ask without deleted_details")
 
 
 def _span(stream: Stream) -> int:

@@ -271,6 +271,32 @@ def turn(exchange: Any) -> list[Any]:
     return [json.loads(data) for subject, data in exchange.sent() if subject == b"_INBOX.1"]
 
 
+@pytest.mark.parametrize("storage", ["file", "memory"])
+def test_more_missing_sequences_than_anybody_could_take_are_not_listed(
+    exchange: Any, storage: str
+) -> None:
+    """Of a quintillion the server would have made a list for as long as it had memory."""
+    exchange.ask("STREAM.CREATE.S", {"name": "S", "subjects": ["s"], "storage": storage})
+    store = exchange.catalog.streams["S"].store
+    store.append(b"s", b"", b"", 1)
+    store.skip(1_000_000, 2)
+    store.append(b"s", b"", b"", 3)
+    body = b'{"deleted_details":true}'
+    assert exchange.raw("STREAM.INFO.S", body) is None
+    answers = [answer for _ in range(40) for answer in turn(exchange)]
+    assert [len(each["state"]["deleted"]) for each in answers] == [1_000_000]
+    store.skip(10**18, 4)
+    store.append(b"s", b"", b"", 5)
+    refused = exchange.ask("STREAM.INFO.S", {"deleted_details": True})["error"]
+    assert (refused["code"], refused["err_code"]) == (500, 10051)
+    assert refused["description"] == (
+        "1000000000001000000 messages are missing, too many to be listed: "
+        "ask without deleted_details"
+    )
+    state = exchange.ask("STREAM.INFO.S")["state"]
+    assert state["num_deleted"] == 10**18 + 1_000_000
+
+
 @pytest.mark.parametrize("offset", [0, 4, 15, 100])
 @pytest.mark.parametrize("pattern", [">", "s.*.x", "s.7.*", "zz", "s.*"])
 def test_very_many_subjects_are_shown_as_few_are(
