@@ -216,6 +216,10 @@ class Workload:
         """Return whether this turn has taken on as much as it has time for."""
         return self.used >= self._most
 
+    def is_too_short_for(self, units: float) -> bool:
+        """Tell whether this is a short turn, and work would take longer than all of it."""
+        return self.is_short and units > self._most
+
     def wait(
         self, go_on: Callable[[], None], client: object = None, *, makes_files: bool = False
     ) -> None:

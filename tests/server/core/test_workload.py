@@ -229,3 +229,17 @@ def test_it_is_looked_who_may_go_on_only_when_something_has_arrived() -> None:
     assert workload.is_due
     workload.begin()
     assert not workload.is_due and len(asked) == 101
+
+
+def test_what_takes_longer_than_a_short_turn_waits_for_a_long_one():
+    workload = Workload(60)
+    workload.begin()
+    workload.spend(60)
+    workload.end()
+    assert not workload.is_too_short_for(1000), "whatever it takes, a whole turn has to do"
+    workload.begin(has_fresh=True)
+    assert workload.is_short
+    assert workload.is_too_short_for(21) and not workload.is_too_short_for(20)
+    workload.end()
+    workload.begin(has_fresh=True)
+    assert not workload.is_too_short_for(1000)

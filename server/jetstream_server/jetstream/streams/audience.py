@@ -18,7 +18,7 @@ StoredSubjects = Collection[bytes] | None
 
 _FEW_CONSUMERS = 8  # waking this many is quicker than looking at each
 _FEW_MESSAGES = 64
-_TOLD_OF_UNIT = 60
+TOLD_OF_UNIT = 60
 _TOLD_MUCH_OF_UNIT = 10
 _LOOKED_AT_OF_UNIT = 500  # parts of filters
 _LOOKED_AT_MAX = 10_000  # for those whom some messages concern
@@ -123,7 +123,7 @@ class Audience(dict[str, StreamConsumer]):
         concerned: Collection[StreamConsumer] = self.values()
         if subjects is not None and len(self) > _FEW_CONSUMERS:
             concerned = self._concerned(subjects)
-        self._spend_on(len(concerned), _TOLD_OF_UNIT)
+        self._spend_on(len(concerned), TOLD_OF_UNIT)
         for consumer in concerned:
             try:
                 consumer.stored(first, last, now)

@@ -28,6 +28,7 @@ from jetstream_server.jetstream.configs.stream_config import StreamConfig
 from jetstream_server.jetstream.context import Context
 from jetstream_server.jetstream.ingest import Ingest
 from jetstream_server.jetstream.streams.alarm import Alarm
+from jetstream_server.jetstream.streams.audience import TOLD_OF_UNIT
 from jetstream_server.jetstream.streams.batches.atomic_batch import AtomicBatches
 from jetstream_server.jetstream.streams.batches.fast_batch import FastBatches
 from jetstream_server.jetstream.streams.contents import WINDOW_GRANULARITY_NS, Contents
@@ -234,7 +235,11 @@ class StreamPublishing:
         """Put off the messages of a stretch from one on, if there is no time left for them; tell
         whether that is so."""
         answers, workload = stretch.answers, self._context.workload
-        if answers is None or not workload.is_spent_for(answers):
+        if answers is None:
+            return False
+        # Each consumer hears of it, and there may be ten thousand.
+        units = len(self._contents.consumers) / TOLD_OF_UNIT
+        if not workload.is_spent_for(answers) and not workload.is_too_short_for(units):
             return False
         answers.postpone(stretch.postponed_from(index))
         workload.wait(answers.look_again, answers)

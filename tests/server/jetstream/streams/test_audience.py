@@ -134,12 +134,12 @@ def test_what_many_cost_is_spent(monkeypatch: pytest.MonkeyPatch) -> None:
         consumers[name] = Hearing(name.encode())
     consumers.stored(1, 1, 0, None)
     consumers.tell(lambda each: None, 0)
-    assert spent == [5 / audience._TOLD_OF_UNIT, 5 / audience._TOLD_MUCH_OF_UNIT]
+    assert spent == [5 / audience.TOLD_OF_UNIT, 5 / audience._TOLD_MUCH_OF_UNIT]
     spent.clear()
     consumers.stored(1, 1, 0, (b"s.3",))
     looked, told = spent
     assert looked == (1 + 1) / audience._LOOKED_AT_OF_UNIT
-    assert told == 3 / audience._TOLD_OF_UNIT
+    assert told == 3 / audience.TOLD_OF_UNIT
 
 
 def test_looking_for_those_concerned_ends_where_it_does_not_pay(
