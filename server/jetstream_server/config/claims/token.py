@@ -89,7 +89,11 @@ class SignedClaims(Claims):
             raise ClaimsError("a chunk is no JSON in base64") from None
         signed = ".".join(parts[:2])
         if version == 1:
-            signed, body = parts[1], orjson.dumps(cls._modern(fields))
+            signed = parts[1]
+            try:
+                body = orjson.dumps(cls._modern(fields))
+            except orjson.JSONEncodeError:
+                raise ClaimsError("what is claimed is nested too deeply") from None
         try:
             claims = cls.model_validate_json(body)
         except ValidationError as error:
@@ -118,10 +122,11 @@ class SignedClaims(Claims):
         """
         if not isinstance(header, dict) or not isinstance(body, dict):
             raise ClaimsError("a chunk is no JSON object")
-        if str(header.get("typ")).upper() != "JWT":
-            raise ClaimsError(f'not supported type "{header.get("typ")}"')
-        if str(header.get("alg")).lower() not in _ALGORITHMS:
-            raise ClaimsError(f'not supported algorithm "{header.get("alg")}"')
+        typ, algorithm = _said(header.get("typ")), _said(header.get("alg"))
+        if typ.upper() != "JWT":
+            raise ClaimsError(f'not supported type "{typ}"')
+        if algorithm.lower() not in _ALGORITHMS:
+            raise ClaimsError(f'not supported algorithm "{algorithm}"')
         nats = body.get("nats")
         if not isinstance(nats, dict):
             raise ClaimsError(f"not {cls.KIND} claim")
@@ -132,7 +137,7 @@ class SignedClaims(Claims):
         if kind != cls.KIND:
             raise ClaimsError(f"not {cls.KIND} claim")
         if version not in (1, 2) or isinstance(version, bool | float):
-            raise ClaimsError(f"version {version!r} of JWTs is not known")
+            raise ClaimsError(f"version {_said(version)} of JWTs is not known")
         return int(version)
 
     @classmethod
@@ -149,6 +154,11 @@ class SignedClaims(Claims):
     def has_expired(self, now_s: int) -> bool:
         """Tell whether the time for which it was issued is over; a time before 1970 always is."""
         return self.expires_at != 0 and self.expires_at < now_s
+
+
+def _said(value: Any) -> str:
+    """Return a value as text; what is nested may be so deeply that it has none."""
+    return str(value) if not isinstance(value, dict | list) else "that is no value"
 
 
 def undecorated(text: str) -> str:

@@ -119,3 +119,30 @@ def test_what_ended_before_1970_is_over(credentials, number, is_current):
 def test_a_file_may_say_what_it_holds():
     text = "-----BEGIN NATS OPERATOR JWT-----\neyJ.x.y\n------END NATS OPERATOR JWT------\n"
     assert undecorated(text) == undecorated(" eyJ.x.y \n") == "eyJ.x.y"
+
+
+NESTED = 1000
+
+
+@pytest.mark.parametrize("name", ["typ", "alg", "version"])
+def test_what_is_nested_deeply_is_no_type_algorithm_or_version(credentials, name):
+    """Before anybody has signed in such a JWT cost an incident: it cannot be quoted."""
+    nest = "[" * NESTED + "]" * NESTED
+    version = "MARK" if name == "version" else 2
+    _, body, _ = credentials.user("alice", "PLAIN", version=version).split(".")
+    head = {"typ": "JWT", "alg": "ed25519-nkey"} | {name: "MARK"}
+    parts = (json.dumps(head), urlsafe_b64decode(body + "==").decode())
+    texts = [text.replace('"MARK"', nest).encode() for text in parts]
+    signed = ".".join(urlsafe_b64encode(text).decode().rstrip("=") for text in texts)
+    with pytest.raises(ClaimsError):
+        UserClaims.read(f"{signed}.{credentials.account_key('PLAIN').sign(signed)}")
+
+
+def test_a_jwt_of_version_1_is_not_nested_deeply(credentials):
+    nest: list = []
+    for _ in range(300):
+        nest = [nest]
+    key, of = credentials.Key("user", "alice").public, credentials.account_key("PLAIN")
+    token = credentials.token_of_version_1("user", of, key, "alice", {}, unheard_of=nest)
+    with pytest.raises(ClaimsError, match="nested"):
+        UserClaims.read(token)
