@@ -25,6 +25,7 @@ from jetstream_server.config.claims.operator_claims import DeletionClaims
 from jetstream_server.config.claims.token import ClaimsError
 from jetstream_server.config.options import OperatorOptions
 from jetstream_server.core.subscription import Stretch, Subscription
+from jetstream_server.core.transform import TransformError, asked_transform
 from jetstream_server.jetstream.wire.go_json import encode
 from jetstream_server.node.node import Node
 from jetstream_server.node.server_info import server_info
@@ -120,6 +121,8 @@ class ClaimsServices:
         except ClaimsError as error:
             text = f"jwt validation failed - validation errors: [{error}]"
             return _refused(claims.subject, text)
+        if problem := _mapping_problem(claims):
+            return _refused(claims.subject, f"jwt validation failed - {problem}")
         try:
             self._tokens.change({claims.subject: token}, now)
         except ConfigError as error:
@@ -156,6 +159,19 @@ class ClaimsServices:
         if self._account.name in accounts:
             raise ClaimsError("not allowed to delete system account")
         return accounts
+
+
+def _mapping_problem(claims: AccountClaims) -> str:
+    """Return why the first mapping of an account that is impossible is so; empty if none is."""
+    for source, destinations in claims.nats.mappings.items():
+        for each in destinations:
+            if each.subject == source:
+                continue
+            try:
+                asked_transform(source.encode(), each.subject.encode())
+            except TransformError as error:
+                return f'mapping "{source}" -> "{each.subject}": {error}'
+    return ""
 
 
 def _refused(account: str, text: str) -> dict[str, Any]:

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from jetstream_server.config.options import ServerOptions, SubjectMapping
+from jetstream_server.config.options import AccountOptions, ServerOptions, SubjectMapping
+from jetstream_server.core.transform import TransformError
 from jetstream_server.node.accounts.account import ClientLimits
 from jetstream_server.node.accounts.account_links import AccountLinks
 from jetstream_server.node.accounts.subject_mappings import SubjectMappings
@@ -28,13 +29,20 @@ _GONE = "Client Closed"
 def arrange_accounts(node: Node, options: ServerOptions) -> None:
     """Give a node the accounts of a configuration, with their limits, mappings and imports.
 
+    A mapping that an account claims in its JWT, and that is impossible, is left out: one account
+    must not be able to stop the others.
+
     Raises:
-        ConfigError: a mapping is impossible.
+        ConfigError: a mapping of the configuration itself is impossible.
     """
     configured = accounts_of(options)
-    mappings = {GLOBAL_ACCOUNT: options.mappings}
-    mappings |= {name: given.mappings for name, given in configured.items()}
-    made = {name: _mappings(node, name, each) for name, each in mappings.items() if each}
+    given_mappings = {GLOBAL_ACCOUNT: options.mappings}
+    given_mappings |= {name: given.mappings for name, given in configured.items()}
+    made = {
+        name: _mappings(node, name, each, configured.get(name))
+        for name, each in given_mappings.items()
+        if each
+    }
     for name in (*configured, options.system_account):
         node.add_account(name)
     for name, account in node.accounts.items():
@@ -58,18 +66,27 @@ def arrange_accounts(node: Node, options: ServerOptions) -> None:
     node.links.open()
 
 
-def _mappings(node: Node, name: str, configured: Sequence[SubjectMapping]) -> SubjectMappings:
+def _mappings(
+    node: Node, name: str, configured: Sequence[SubjectMapping], options: AccountOptions | None
+) -> SubjectMappings:
     """Return the mappings of an account: those that it has, if they are to stay as they are. To
     make twenty thousand of them takes a second.
 
     Raises:
-        ConfigError: one is impossible.
+        ConfigError: one is impossible, and no JWT's.
     """
     account = node.accounts.get(name)
     known = None if account is None else account.mappings
     if known is not None and known.configured == configured:
         return known
-    return SubjectMappings(configured, node.random)
+    if options is None or options.claims is None:
+        return SubjectMappings(configured, node.random)
+    whose = f"{name}/{options.claims.name or name}"
+
+    def refuse(source: str, error: TransformError) -> None:
+        node.note("ERR", f'Error adding subject mapping "{source}" for account [{whose}]: {error}')
+
+    return SubjectMappings(configured, node.random, refuse)
 
 
 def reload(node: Node, options: ServerOptions, authenticator: Gatekeeper, now: int = 0) -> None:

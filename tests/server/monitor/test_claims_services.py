@@ -73,6 +73,18 @@ def test_what_is_no_update(ask, kept, credentials):
     assert kept.held == {}
 
 
+def test_a_mapping_that_cannot_be_is_no_update(ask, kept, credentials):
+    for destination, text in (
+        ("b.$2", "invalid mapping destination: wildcard index out of range in $2: [2]"),
+        ("b.>", "invalid subject"),
+    ):
+        mappings = {"c": [{"subject": "c"}], "a.*": [{"subject": destination}]}
+        (answer,) = ask("CLAIMS.UPDATE", credentials.account("A", {}, mappings=mappings))
+        description = json.loads(answer)["error"]["description"]
+        assert description == f'jwt validation failed - mapping "a.*" -> "{destination}": {text}'
+    assert kept.held == {}
+
+
 def test_accounts_are_deleted_by_the_operator(ask, kept, credentials):
     key = credentials.account_key("A").public
     kept.held = {key: "x"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from jetstream_server.base.errors import ConfigError
+from jetstream_server.config.account_options import claimed_accounts
 from jetstream_server.config.options import (
     AccountOptions,
     AuthorizationOptions,
@@ -134,6 +135,27 @@ def test_a_mapping_that_cannot_be_changes_nothing(node, connect):
     with pytest.raises(ConfigError):
         follow(node, options(AccountOptions("B", mappings=(bad,)), max_payload=5))
     assert node.options is before and not a.session.closing and "B" not in node.accounts
+
+
+def test_a_mapping_that_an_account_claims_and_cannot_be_stops_nobody(
+    node, connect, credentials, monkeypatch
+):
+    """The JWT of one account must not keep the server from starting, or from following others."""
+    noted: list[str] = []
+    monkeypatch.setattr(node, "note", lambda level, text: noted.append(f"{level} {text}"))
+    key = credentials.account_key("C").public
+    token = credentials.account(
+        "C", {}, mappings={"a.*": [{"subject": "b.$7"}], "c": [{"subject": "d"}]}
+    )
+    tokens = {key: token}
+    (claimed,), _ = claimed_accounts(tokens, (credentials.OPERATOR.public,), 1)
+    for _ in range(2):
+        follow(node, options(AccountOptions("A", users("a", "b"), max_payload=5), claimed))
+    assert node.accounts["A"].limits.payload_bytes_max == 5
+    mappings = node.accounts[key].mappings
+    assert mappings.apply(b"c") == b"d" and mappings.apply(b"a.x") == b"a.x"
+    (text,) = noted
+    assert text.startswith(f'ERR Error adding subject mapping "a.*" for account [{key}/C]: ')
 
 
 def test_mappings_that_stay_are_not_made_again(node, connect):

@@ -9,7 +9,7 @@ several sources at random; here a literal one wins, then the first in the file.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from random import Random
 from typing import cast
 
@@ -32,6 +32,8 @@ class SubjectMappings:
     Args:
         mappings: as configured.
         random: chooses among destinations.
+        refuse: takes the source of a mapping that is left out because it and a destination do not
+            fit together, and the error; without it that is raised.
 
     Attributes:
         configured: the same mappings.
@@ -40,10 +42,15 @@ class SubjectMappings:
         ConfigError: a source and a destination do not fit together.
     """
 
-    def __init__(self, mappings: Sequence[SubjectMapping], random: Random) -> None:
+    def __init__(
+        self,
+        mappings: Sequence[SubjectMapping],
+        random: Random,
+        refuse: Callable[[str, TransformError], None] | None = None,
+    ) -> None:
         self.configured = mappings
         self._random = random
-        choices = [(mapping.source.encode(), _choices(mapping)) for mapping in mappings]
+        choices = list(_choices_of(mappings, refuse))
         self._literal = {source: chosen for source, chosen in choices if is_literal(source)}
         self._patterns = [each for each in choices if each[0] not in self._literal]
         # Which of them match a subject; nothing is delivered by this list.
@@ -79,6 +86,24 @@ class SubjectMappings:
         return choices
 
 
+def _choices_of(
+    mappings: Sequence[SubjectMapping], refuse: Callable[[str, TransformError], None] | None
+) -> Iterator[tuple[bytes, _Choices]]:
+    for mapping in mappings:
+        try:
+            yield mapping.source.encode(), _choices(mapping)
+        except _ImpossibleError as impossible:
+            if refuse is None:
+                raise ConfigError(str(impossible)) from impossible.error
+            refuse(mapping.source, impossible.error)
+
+
+class _ImpossibleError(Exception):
+    def __init__(self, source: str, destination: str, error: TransformError) -> None:
+        super().__init__(f'Error adding mapping for "{source}" to "{destination}" : {error}')
+        self.error = error
+
+
 def _choices(mapping: SubjectMapping) -> _Choices:
     bound, choices = 0, []
     # Destinations for a named cluster do not concern a server without one.
@@ -97,8 +122,7 @@ def _transform(source: str, destination: str) -> Transform:
     try:
         return asked_transform(source.encode(), destination.encode())
     except TransformError as error:
-        text = f'Error adding mapping for "{source}" to "{destination}" : {error}'
-        raise ConfigError(text) from error
+        raise _ImpossibleError(source, destination, error) from None
 
 
 def _unchanged(source: str) -> Transform:

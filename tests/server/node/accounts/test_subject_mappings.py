@@ -11,7 +11,7 @@ from jetstream_server.config.options import MappingDestination, SubjectMapping
 from jetstream_server.node.accounts.subject_mappings import SubjectMappings
 
 
-def mappings(**sources):
+def mappings(*, refuse=None, **sources):
     """Make mappings of sources and their destinations: subject, weight, cluster."""
     return SubjectMappings(
         [
@@ -19,6 +19,7 @@ def mappings(**sources):
             for source, destinations in sources.items()
         ],
         Random(1),
+        refuse,
     )
 
 
@@ -51,6 +52,18 @@ def test_a_subject_mapped_to_itself_is_lost_in_part(source):
     counts = Counter(made.apply(subject) for _ in range(10_000))
     assert set(counts) == {subject, b""}
     assert abs(counts[subject] - 3000) < 200
+
+
+def test_what_is_impossible_can_be_left_out():
+    refused = []
+    made = mappings(
+        **{"a.*": [("b.$7",)], "b.*": [("c.$1", 50), ("d.$2", 50)], "c": [("d",)]},
+        refuse=lambda source, error: refused.append((source, str(error))),
+    )
+    assert [source for source, _ in refused] == ["a.*", "b.*"]
+    assert all("out of range" in text for _, text in refused)
+    assert [made.apply(subject) for subject in (b"a.x", b"b.x", b"c")] == [b"a.x", b"b.x", b"d"]
+    assert not made.covers(b"a.x") and made.covers(b"c")
 
 
 def test_destinations_of_clusters_are_not_for_a_server_alone():
