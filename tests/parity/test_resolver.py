@@ -18,6 +18,19 @@ resolver: {type: full, dir: "{folder}/jwt", allow_delete: %s}
 resolver_preload { %s }
 jetstream { max_mem: 64MB, max_file: 64MB }
 """
+IMPOSSIBLE_EXPORTS = (
+    {"response_type": "x"},
+    {"response_type": "stream"},
+    {"type": "stream", "response_type": "Stream"},
+    {"response_threshold": -1},
+    {"type": "stream", "response_threshold": 5},
+    {"type": "stream", "service_latency": {"sampling": 5, "results": "told"}},
+    {"service_latency": {"sampling": 101, "results": "told"}},
+    {"service_latency": {"sampling": 5, "results": "to.*"}},
+    {"account_token_position": 3},
+    {"account_token_position": 1},
+    {"subject": "q", "account_token_position": 1},
+)
 STORAGE = {"mem_storage": -1, "disk_storage": -1, "streams": -1, "consumer": -1}
 
 
@@ -117,12 +130,18 @@ def test_what_cannot_be_an_update(both, credentials):
         other = credentials.account_key("FEW").public
         talk.ask(f"ACCOUNT.{other}.CLAIMS.UPDATE", credentials.account("PLAIN", {}))
         talk.ask(f"ACCOUNT.{other}.CLAIMS.UPDATE", credentials.account("FEW", {}))
+        for destination in ("b.$2", "b.{{wildcard(7)}}", "b.>"):
+            mappings = {"a.*": [{"subject": destination}]}
+            talk.update(credentials.account("PLAIN", {}, mappings=mappings))
+        for export in IMPOSSIBLE_EXPORTS:
+            made = {"name": "x", "subject": "q.*", "type": "service", **export}
+            talk.update(credentials.account("PLAIN", STORAGE | {"exports": -1}, exports=[made]))
         talk.ask("CLAIMS.LIST")
         talk("as a")
         talk.ask("CLAIMS.LIST")
 
     lines = both(act)
-    assert sum('"code":500' in line for line in lines) == 4
+    assert sum('"code":500' in line for line in lines) == 7 + len(IMPOSSIBLE_EXPORTS)
 
 
 def test_a_revoked_user_is_sent_away(both, credentials):

@@ -6,9 +6,9 @@ A limit of -1 means none; one that is not given is 0.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import field_validator
+from pydantic import Field, field_validator
 
 from jetstream_server.base import nkey
 from jetstream_server.config.claims.token import ClaimInteger, Claims, SignedClaims
@@ -17,6 +17,7 @@ from jetstream_server.config.values import is_subject
 
 _ANYBODY = "*"
 _KINDS = Literal["stream", "service"]
+_RESPONSE_TYPES = ("", "Singleton", "Stream", "Chunked")
 _LIMITS_OF_VERSION_1 = (
     "subs", "data", "payload", "imports", "exports", "wildcards", "conn", "leaf",
 )  # fmt: skip
@@ -80,8 +81,15 @@ class AccountLimitClaims(StorageLimits):
 class LatencyClaims(Claims):
     """How many answers of a service are timed, in percent or by `headers`, and who is told."""
 
-    sampling: ClaimInteger | str = 0
+    sampling: ClaimInteger | Annotated[str, Field(pattern="^(?i:headers)$")] = 0
     results: str = ""
+
+    def problems(self) -> Iterator[str]:
+        """Yield what is inconsistent."""
+        if isinstance(self.sampling, int) and not 0 <= self.sampling <= 100:
+            yield "sampling percentage needs to be between 1-100"
+        if _is_wild(self.results):
+            yield "results subject can not contain wildcards"
 
 
 class ExportClaims(Claims):
@@ -95,8 +103,37 @@ class ExportClaims(Claims):
     response_type: str = ""
     response_threshold: ClaimInteger = 0
     service_latency: LatencyClaims | None = None
-    account_token_position: ClaimInteger = 0
+    account_token_position: Annotated[ClaimInteger, Field(ge=0)] = 0
     allow_trace: bool = False
+
+    def problems(self) -> Iterator[str]:
+        """Yield what is inconsistent, as the genuine server says it."""
+        is_service, given = self.type == "service", self.response_type
+        if given not in (_RESPONSE_TYPES if is_service else ("",)):
+            yield f'invalid response type for {self.type}: "{given}"'
+        if self.allow_trace and not is_service:
+            yield "AllowTrace only valid for service export"
+        if self.service_latency is not None:
+            if not is_service:
+                yield "latency tracking only permitted for services"
+            yield from self.service_latency.problems()
+        if self.response_threshold < 0:
+            yield "negative response threshold is invalid"
+        if self.response_threshold > 0 and not is_service:
+            yield "response threshold only valid for services"
+        if position := self.account_token_position:
+            yield from self._position_problems(position)
+
+    def _position_problems(self, position: int) -> Iterator[str]:
+        tokens = self.subject.split(".")
+        if not _is_wild(self.subject):
+            text = "Account Token Position can only be used with wildcard subjects"
+            yield f"{text}: {self.subject}"
+        elif position > len(tokens):
+            yield f"Account Token Position {position} exceeds length of subject '{self.subject}'"
+        elif (token := tokens[position - 1]) != "*":
+            text = f"Account Token Position {position} matches '{token}' but must match a * in"
+            yield f"{text}: {self.subject}"
 
 
 class ImportClaims(Claims):
@@ -117,7 +154,7 @@ class MappingClaims(Claims):
     """Where a mapped subject goes, and in what percentage of cases."""
 
     subject: str
-    weight: ClaimInteger = 0
+    weight: Annotated[int, Field(strict=True, ge=0, le=255)] = 0
     cluster: str = ""
 
 
@@ -196,7 +233,7 @@ class AccountClaims(SignedClaims):
             yield "the account contains more imports than allowed by the operator"
         if 0 <= limits.exports < len(nats.exports):
             yield "the account contains more exports than allowed by the operator"
-        is_wild = any("*" in each.subject or ">" in each.subject for each in nats.exports)
+        is_wild = any(_is_wild(each.subject) for each in nats.exports)
         if limits.exports != -1 and not limits.wildcards and is_wild:
             yield "the account contains wildcard exports that are not allowed by the operator"
         for subject in [each.subject for each in nats.exports] + [
@@ -204,6 +241,8 @@ class AccountClaims(SignedClaims):
         ]:
             if not is_subject(subject):
                 yield f'subject "{subject}" of an export or import is not valid'
+        for export in nats.exports:
+            yield from export.problems()
         for each in nats.imports:
             if not nkey.is_public_key(each.account, nkey.ACCOUNT):
                 yield f'import "{each.name}" is of no account'
@@ -265,6 +304,10 @@ class ActivationClaims(SignedClaims):
             and nats.kind == export.type
             and not _is_revoked(export.revocations, importer, self.issued_at)
         )
+
+
+def _is_wild(subject: str) -> bool:
+    return "*" in subject or ">" in subject
 
 
 def _is_revoked(revocations: Mapping[str, int], key: str, issued_at: int) -> bool:

@@ -27,6 +27,12 @@ def test_signing_keys_that_are_none(credentials, keys):
         read(credentials, signing_keys=keys)
 
 
+@pytest.mark.parametrize("weight", [-1, 256, 1.0, True, "5"])
+def test_weights_are_eight_bits(credentials, weight):
+    with pytest.raises(ClaimsError, match="weight"):
+        read(credentials, mappings={"a": [{"subject": "b", "weight": weight}]})
+
+
 def test_whether_anything_may_be_stored(credentials):
     def stores(**limits):
         return read(credentials, limits).nats.limits.has_jetstream
@@ -56,6 +62,46 @@ def test_whether_anything_may_be_stored(credentials):
 def test_what_cannot_be(credentials, limits, fields, text):
     problem = read(credentials, limits, **fields).problem()
     assert text in problem and bool(text) == bool(problem)
+
+
+SERVICE = {"name": "q", "subject": "q.*", "type": "service"}
+STREAM = SERVICE | {"type": "stream"}
+
+
+@pytest.mark.parametrize(
+    ("export", "text"),
+    [
+        (SERVICE | {"response_type": "x"}, 'invalid response type for service: "x"'),
+        (SERVICE | {"response_type": "stream"}, 'invalid response type for service: "stream"'),
+        (STREAM | {"response_type": "Stream"}, 'invalid response type for stream: "Stream"'),
+        (SERVICE | {"response_threshold": -1}, "negative response threshold is invalid"),
+        (STREAM | {"response_threshold": 5}, "response threshold only valid for services"),
+        (STREAM | {"allow_trace": True}, "AllowTrace only valid for service export"),
+        (STREAM | {"service_latency": {}}, "latency tracking only permitted for services"),
+        (SERVICE | {"service_latency": {"sampling": 101}}, "needs to be between 1-100"),
+        (SERVICE | {"service_latency": {"sampling": -1}}, "needs to be between 1-100"),
+        (SERVICE | {"service_latency": {"results": "to.*"}}, "can not contain wildcards"),
+        (SERVICE | {"account_token_position": 3}, "3 exceeds length of subject 'q.*'"),
+        (SERVICE | {"account_token_position": 1}, "1 matches 'q' but must match a * in: q.*"),
+        (STREAM | {"subject": "q", "account_token_position": 1}, "with wildcard subjects: q"),
+        (SERVICE | {"response_type": "Singleton"}, ""),
+        (SERVICE | {"response_type": "Chunked", "response_threshold": 5}, ""),
+        (SERVICE | {"service_latency": {"sampling": "Headers", "results": "told"}}, ""),
+        (STREAM | {"account_token_position": 2, "token_req": True}, ""),
+    ],
+)
+def test_exports_that_cannot_be(credentials, export, text):
+    """Texts are those of the genuine server 2.15.1."""
+    problem = read(credentials, {"exports": -1}, exports=[export]).problem()
+    assert text in problem if text else not problem
+
+
+@pytest.mark.parametrize(
+    "fields", [{"account_token_position": -1}, {"service_latency": {"sampling": "x"}}]
+)
+def test_values_that_exports_do_not_have(credentials, fields):
+    with pytest.raises(ClaimsError, match="exports"):
+        read(credentials, exports=[SERVICE | fields])
 
 
 def test_an_unknown_scope_and_a_template_that_makes_no_sense(credentials):
