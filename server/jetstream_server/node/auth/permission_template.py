@@ -2,8 +2,9 @@
 
 Subjects of a template may hold `{{name()}}`, `{{subject()}}`, `{{account-name()}}`,
 `{{account-subject()}}`, `{{tag(x)}}` and `{{account-tag(x)}}`. A tag with several values makes one
-subject for each. An allowed subject that comes out malformed allows nothing; a denied one refuses
-the user, who would have more rights than was meant.
+subject for each, and others wait meanwhile: a user for whom there would be too many is refused. An
+allowed subject that comes out malformed allows nothing; a denied one refuses the user, who would
+have more rights than was meant.
 """
 
 from __future__ import annotations
@@ -11,16 +12,20 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from itertools import product
+from math import prod
 
 from jetstream_server.config.claims.account_claims import AccountClaims
 from jetstream_server.config.claims.user_claims import PermissionClaims, SubjectClaims, UserClaims
 from jetstream_server.config.values import is_subject
 
+# What a list of a template may come to: four such lists take a fortieth of a second.
+SUBJECTS_MAX = 5_000
+
 _PLACE = re.compile(r"(\{\{[^{}]+\}\})")
 
 
 class TemplateError(ValueError):
-    """A template denies something that is not a subject."""
+    """A template denies something that is not a subject, or makes too many of them."""
 
 
 def granted(
@@ -29,7 +34,7 @@ def granted(
     """Return what a template grants to a user of an account.
 
     Raises:
-        TemplateError: it cannot be told what is denied.
+        TemplateError: it cannot be told what is denied, or there are too many subjects.
     """
 
     def filled(claims: SubjectClaims) -> SubjectClaims:
@@ -53,6 +58,8 @@ def _filled(subjects: Sequence[str], user: UserClaims, account: AccountClaims) -
             _values(part[2:-2], user, account) if at % 2 else (part,)
             for at, part in enumerate(parts)
         ]
+        if len(made) + prod(map(len, choices)) > SUBJECTS_MAX:
+            raise TemplateError("a template makes too many subjects")
         made += map("".join, product(*choices)) if all(choices) else [""]
     return tuple(made)
 

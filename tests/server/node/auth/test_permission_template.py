@@ -29,6 +29,25 @@ def test_a_tag_with_several_values_makes_several_subjects(fill):
     assert fill(("{{tag(team)}}.{{tag(x)}}",))[0] == ("red.1", "blue.1")
 
 
+def test_tags_that_would_make_too_many_subjects_refuse_the_user(credentials):
+    """Three places for one of a few hundred tags are millions of subjects, and seconds."""
+    tags = [f"t:{number}" for number in range(300)]
+    account = AccountClaims.read(credentials.account("A", {}))
+    user = UserClaims.read(credentials.user("alice", "A", tags=tags))
+    for allow, is_granted in (
+        (["{{tag(t)}}"] * 15, True),
+        (["{{tag(t)}}.a"] * 20, False),
+        (["{{tag(t)}}.{{tag(t)}}.{{tag(t)}}"], False),
+        ([".".join(["{{tag(t)}}"] * 50)], False),
+    ):
+        template = PermissionClaims(sub=SubjectClaims(allow=allow))
+        if is_granted:
+            assert len(granted(template, user, account).sub.allow) == 4500
+            continue
+        with pytest.raises(TemplateError, match="too many"):
+            granted(template, user, account)
+
+
 def test_an_allowed_subject_that_cannot_be_allows_nothing(fill):
     assert fill(("{{tag(none)}}.x", "b"))[0] == ("b",)
     assert fill(("{{unknown()}}.x",)) == ((), (">",))
