@@ -3,9 +3,9 @@
     python -m tests.attack --minutes 60
     python -m tests.attack --seed 17 --seeds 1
 
-Most of the time goes to servers in this process, some to a process with sockets, and some to that
-process beside the genuine one: where one refuses what the other takes, or for another reason, is
-listed at the end, with how often and a seed.
+Most of the time goes to servers in this process, of which every fifth trusts an operator, some to
+a process with sockets, and some to that process beside the genuine one: where one refuses what the
+other takes, or for another reason, is listed at the end, with how often and a seed.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -27,13 +28,24 @@ from jetstream_server.jetstream.configs.stream_config import SEQUENCE_MAX
 from jetstream_server.jetstream.required_level import HEADER as LEVEL_HEADER
 from jetstream_server.protocol import headers
 
-from tests.attack.acts import Act, Ears, Publish, fast_batch_of, is_of_fast_batch
-from tests.attack.grammar import COMPARED, FEATURES, sequence
-from tests.attack.process import PATIENCE_SECONDS, Process, resident_bytes, running
-from tests.attack.world import FoundError, attack
+from tests.attack.acts import Act, Ears, FoundError, Publish, fast_batch_of, is_of_fast_batch
+from tests.attack.configured_users import ConfiguredUsers
+from tests.attack.grammar import COMPARED, FEATURES, OPERATED, sequence
+from tests.attack.operated_users import of_seed
+from tests.attack.process import (
+    PATIENCE_SECONDS,
+    PONG_SECONDS_MAX,
+    Process,
+    attack_by_sockets,
+    resident_bytes,
+    running,
+)
+from tests.attack.world import Admission, attack
 
 # Of a hundred seeds: by sockets, and of these beside the genuine server.
 BY_SOCKETS, BESIDE = 4, 2
+# Of so many seeds one is of an operator, unless it is played by sockets.
+OPERATED_EACH = 5
 # A difference counts if it shows each time, also where slow answers are waited for longer.
 PATIENCES_SECONDS = (PATIENCE_SECONDS, 4 * PATIENCE_SECONDS, 16 * PATIENCE_SECONDS)
 _BLOCK_READ_AS_BODY_MAX = 2
@@ -70,13 +82,11 @@ class Attack:
             if kind < BESIDE and shutil.which("nats-server"):
                 self._beside(seed)
             elif kind < BY_SOCKETS:
-                acts = sequence(seed)
-                self._process().begin()
-                self._do(self._process(), acts)
+                self._by_sockets(sequence(seed))
+            elif seed % OPERATED_EACH == OPERATED_EACH - 1:
+                self._inside(seed, sequence(seed, OPERATED), of_seed(seed))
             else:
-                acts = sequence(seed)
-                self.inputs += len(acts)
-                self.slowest = max(self.slowest, attack(self._folder, seed, acts))
+                self._inside(seed, sequence(seed))
         except FoundError as error:
             cause = str(error).strip().splitlines()[-1][:200]
             self.found[cause] += 1
@@ -90,11 +100,15 @@ class Attack:
             self._ours = self._stack.enter_context(running())
         return self._ours
 
-    def _do(self, server: Process, acts: list[Act]) -> None:
-        for act in acts:
-            server.do(act)
+    def _inside(
+        self, seed: int, acts: list[Act], admitted: Callable[[], Admission] = ConfiguredUsers
+    ) -> None:
         self.inputs += len(acts)
-        self.late = max(self.late, server.check())
+        self.slowest = max(self.slowest, attack(self._folder, seed, acts, admitted))
+
+    def _by_sockets(self, acts: list[Act]) -> None:
+        self.inputs += len(acts)
+        self.late = max(self.late, attack_by_sockets(self._process(), acts))
 
     def _beside(self, seed: int) -> None:
         acts = comparable(sequence(seed, {feature: FEATURES[feature] for feature in COMPARED}))
@@ -120,9 +134,12 @@ class Attack:
                 for act in acts:
                     server.do(act)
                 server.rest()
-                self.late = max(self.late, server.check())
+                server.check()
             self.inputs += len(acts)
-            return first_difference(acts, ours.ears, theirs.ears)
+            found = first_difference(acts, ours.ears, theirs.ears)
+            if ours.slowest[0] > PONG_SECONDS_MAX:
+                attack_by_sockets(ours, acts)
+            return found
 
     def report(self) -> None:
         """Say where the servers differ."""

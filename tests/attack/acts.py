@@ -32,6 +32,10 @@ _FIRST_REFUSED = b'{"type":"err","seq":1,'
 _STALLING = (_WRONG_LAST_ID, _FIRST_REFUSED)
 
 
+class FoundError(Exception):
+    """The server has not stood an attack."""
+
+
 @dataclass(frozen=True, slots=True)
 class Heard:
     """Something that the server has said.
@@ -75,6 +79,26 @@ class Join:
 
 
 @dataclass(frozen=True, slots=True)
+class Show:
+    """A client comes in place of another with a JWT; only where an operator is trusted.
+
+    Attributes:
+        token: the JWT.
+        signer: name of the user whose key signs the nonce; empty for nobody's.
+        breaks: what is done to the signature, as to what was `Heard`.
+        is_web: it comes by WebSocket.
+        is_sound: nothing about it is wrong by itself.
+    """
+
+    who: int
+    token: str
+    signer: str = ""
+    breaks: tuple[tuple[int, bytes | None], ...] = ()
+    is_web: bool = False
+    is_sound: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Web:
     """A WebSocket client comes, says this after its request, and goes."""
 
@@ -109,7 +133,7 @@ class Crash:
     """The process is killed and started again."""
 
 
-Act = Publish | Say | Join | Web | Pass | Look | Reload | Crash
+Act = Publish | Say | Join | Show | Web | Pass | Look | Reload | Crash
 Steps = Iterator[Act]
 
 

@@ -9,6 +9,14 @@ from typing import Any
 
 from tests.attack.acts import Act, Publish, Steps
 from tests.attack.draws import CONSUMERS, SECOND, Draw
+from tests.attack.grammar_claims import (
+    asking_about_claims,
+    cookies,
+    deleting_accounts,
+    expiring,
+    showing,
+    updating_accounts,
+)
 from tests.attack.grammar_jetstream import (
     KINDS,
     acking,
@@ -82,6 +90,11 @@ FEATURES: dict[Callable[[Draw], Steps], int] = {
     getting: 5, feeds: 8, transfers: 4, any_request: 6, templates: 1, asking_the_system: 4,
     looking: 3, crossing: 3, reloading: 1, passing: 4, speaking: 4, joining: 2, web: 3, crashing: 1,
     fast_batches: 5, importing: 6, external_origins: 1,
+}  # fmt: skip
+# Where an operator is trusted.
+OPERATED: dict[Callable[[Draw], Steps], int] = FEATURES | {
+    showing: 35, updating_accounts: 35, deleting_accounts: 4, asking_about_claims: 10,
+    expiring: 8, cookies: 5, crashing: 3, reloading: 3,
 }  # fmt: skip
 # What the genuine server can be asked as well.
 COMPARED = (

@@ -22,6 +22,7 @@ from tests.attack.acts import (
     Act,
     Crash,
     Ears,
+    FoundError,
     Join,
     Look,
     Pass,
@@ -31,13 +32,18 @@ from tests.attack.acts import (
     Web,
     frame,
 )
-from tests.attack.world import CONFIG, USERS, VARIANTS, FoundError
+from tests.attack.configured_users import CONFIG, USERS, VARIANTS
+from tests.attack.witness import Witness
 from tests.parity.server_process import ServerProcess, bundled_command
 
 ANSWER_SECONDS = 30.0
+PONG = b"PONG\r\n"
 # How long an answer that may never come is waited for, unless somebody doubts what was found.
 PATIENCE_SECONDS = 0.15
 PASSED_SECONDS_MAX = 0.02
+# How long anybody may wait for a PONG; a sequence that keeps them longer is played again.
+PONG_SECONDS_MAX = 0.1
+TRIES = 4
 # What a sequence may leave a server with; an idle one holds a quarter of it.
 RESIDENT_BYTES_MAX = 200 << 20
 _MORE = """
@@ -103,6 +109,10 @@ class Process:
     Args:
         command: how it is started; the bundled server without.
         patience_seconds: how long an answer that may never come is waited for.
+
+    Attributes:
+        slowest: the longest wait of somebody else for a PONG since the sequence began, in seconds,
+            and on what.
     """
 
     def __init__(
@@ -113,7 +123,12 @@ class Process:
         self.server = ServerProcess(command or bundled_command())
         self.ears = Ears()
         self.lines: list[Line] = []
+        self.slowest: tuple[float, str] = (0.0, "")
         self._begin()
+        self._bystander = _WitnessLine(self)
+        self._witness = Witness(self._bystander, "W")
+        if not self.is_genuine:
+            self._witness.prepare()
 
     def _begin(self) -> None:
         self.server.config = self._config(0)
@@ -142,12 +157,13 @@ class Process:
             said += b"SUB _INBOX.> 1\r\nSUB chunks 2\r\nSUB push.> 3\r\nPING\r\n"
         line = Line(self.server.port, said)
         if not connect:  # others speak only when it listens, unless it was refused
-            line.until(b"PONG\r\n", ANSWER_SECONDS)
+            line.until(PONG, ANSWER_SECONDS)
         return line
 
     def begin(self) -> None:
         """Begin a sequence: nothing is there, and nothing was heard."""
         self.ears = Ears()
+        self.slowest = 0.0, ""
         for line in self.lines:
             line.close()
         self._come()
@@ -181,9 +197,25 @@ class Process:
             case Crash():
                 self.server.stop(signal.SIGKILL)
                 self._begin()
+        if not self.is_genuine:
+            self._see_who_waits(str(act)[:2000])
         for line in self.lines:
             line.read()
             self._hear(line)
+
+    def _see_who_waits(self, doing: str) -> None:
+        """Have somebody who has nothing to do with it all ask for a PONG."""
+        bystander = self._bystander
+        with contextlib.suppress(OSError):  # that nobody listens is found afterwards
+            if bystander.is_over:
+                bystander.begin()  # a full server sends it away again
+            began = time.monotonic()
+            if PONG in bystander.say(b"PING\r\n", PONG) or not bystander.is_over:
+                self._waited(time.monotonic() - began, doing)
+
+    def _waited(self, seconds: float, doing: str) -> None:
+        if seconds > self.slowest[0]:
+            self.slowest = seconds, doing
 
     def _hear(self, line: Line) -> None:
         line.buffer = line.buffer[self.ears.hear(line.buffer) :]
@@ -242,11 +274,11 @@ class Process:
                     deadline = time.monotonic() + self._patience_seconds
                 self._hear(line)
 
-    def check(self) -> float:
-        """Return how long a new client waits for a PONG, in seconds.
+    def check(self) -> None:
+        """Look whether all is well; how long a new client waits for a PONG counts as well.
 
         Raises:
-            FoundError: it is not served, or the server has something to tell.
+            FoundError: it is not.
         """
         process = self.server.process
         assert process is not None
@@ -257,12 +289,13 @@ class Process:
             line.close()
         began = time.monotonic()
         client = Line(self.server.port, b'CONNECT {"user":"x","pass":"x"}\r\nPING\r\n')
-        if not client.until(b"PONG\r\n", ANSWER_SECONDS):
+        if not client.until(PONG, ANSWER_SECONDS):
             raise FoundError(f"nobody is served: {client.buffer[:300]!r}\n{self.server.ending()}")
-        took = time.monotonic() - began
+        self._waited(time.monotonic() - began, "a look afterwards")
         client.close()
         if self.is_genuine:
-            return took
+            return
+        self._witness.check()
         log = [*self.server.log]  # which a thread writes
         told = [line for line in log if any(mark in line for mark in _COMPLAINTS)]
         if told:
@@ -273,7 +306,44 @@ class Process:
         held = resident_bytes(process.pid)
         if held > RESIDENT_BYTES_MAX:
             raise FoundError(f"it holds {held >> 20} MiB of the memory")
-        return took
+
+    def close(self) -> None:
+        """Hang up, and end the server."""
+        for line in (*self.lines, *self._bystander.lines):
+            line.close()
+        self.server.end()
+
+
+class _WitnessLine:
+    """The conversation of a witness, by a socket."""
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+        self.lines: list[Line] = []
+
+    @property
+    def is_over(self) -> bool:
+        return not self.lines or not self.lines[0].is_open
+
+    def begin(self) -> None:
+        for line in self.lines:
+            line.close()
+        greeting = (
+            b'CONNECT {"verbose":false,"user":"x","pass":"x"}\r\nSUB _WITNESS.> 1\r\nPING\r\n'
+        )
+        self.lines = [line := Line(self._process.server.port, greeting)]
+        line.until(PONG, ANSWER_SECONDS)
+
+    def say(self, data: bytes, mark: bytes) -> bytes:
+        (line,) = self.lines
+        line.read()
+        line.buffer = b""
+        line.say(data)
+        if line.until(mark, ANSWER_SECONDS) and mark != PONG:
+            # What the mark is a part of has come as a whole when the answer to this has.
+            line.say(b"PING\r\n")
+            line.until(PONG, ANSWER_SECONDS)
+        return line.buffer
 
 
 def resident_bytes(process: int | str = "self") -> int:
@@ -290,6 +360,21 @@ def running(
     try:
         yield process
     finally:
-        for line in process.lines:
-            line.close()
-        process.server.end()
+        process.close()
+
+
+def attack_by_sockets(server: Process, acts: list[Act]) -> float:
+    """Attack a server that runs; return the longest wait of somebody else, in seconds.
+
+    Raises:
+        FoundError: it has not stood it.
+    """
+    for _ in range(TRIES):
+        server.begin()
+        for act in acts:
+            server.do(act)
+        server.check()
+        took, doing = server.slowest
+        if took <= PONG_SECONDS_MAX:
+            return took
+    raise FoundError(f"somebody else waits {took:.2f} s for a PONG, on {doing}")

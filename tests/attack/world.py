@@ -9,23 +9,22 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import json
 import shutil
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, Protocol
 
 from jetstream_server.account_streams import AccountStreams
 from jetstream_server.base.clock import MILLISECOND, SECOND
 from jetstream_server.base.errors import ConfigError
-from jetstream_server.config.load import load
+from jetstream_server.config.options import ServerOptions
 from jetstream_server.core.containment import Containment
 from jetstream_server.core.steps import without_pauses
 from jetstream_server.jetstream.wire.go_json import encode
-from jetstream_server.monitor.claims_services import ClaimsServices
 from jetstream_server.monitor.metrics import metrics_in_steps
 from jetstream_server.monitor.query import BadQueryError
 from jetstream_server.monitor.routes import answer_in_steps
@@ -35,8 +34,7 @@ from jetstream_server.monitor.system_services import SystemServices
 from jetstream_server.net.layer import LayerError
 from jetstream_server.net.websocket_layer import WebsocketLayer
 from jetstream_server.net.websocket_upgrade import WebsocketRules
-from jetstream_server.node.auth.auth import Authenticator
-from jetstream_server.node.auth.users import users_of
+from jetstream_server.node.auth.auth import Gatekeeper
 from jetstream_server.node.node import Node
 from jetstream_server.node.reload import arrange_accounts, reload
 from jetstream_server.node.session import Session
@@ -45,66 +43,55 @@ from tests.attack.acts import (
     Act,
     Crash,
     Ears,
+    FoundError,
     Join,
     Look,
     Pass,
     Publish,
     Reload,
     Say,
+    Show,
     Web,
     frame,
 )
+from tests.attack.claims import START_SECONDS, shown
+from tests.attack.configured_users import USERS, ConfiguredUsers, Note
+from tests.attack.witness import Witness
 
-START = 1_700_000_000 * SECOND
+CONNECT = b'{"verbose":false,"headers":true,"no_responders":true,%b}'
+START = START_SECONDS * SECOND
 STEPS_MAX = 30  # of requests that clients have left behind
 ROUNDS_MAX = 400
 DEADLINES_MAX = 150
 # What one piece of work may take of this processor; a second try settles a doubt.
 PIECE_SECONDS_MAX = 0.1
-USERS = ("a", "a", "b", "s", "r")
-CONFIG = """
-accounts {{
-  A {{ jetstream: enabled, users: [{{user: a, password: x}},
-         {{user: r, password: x, permissions: {{
-           publish: {{allow: ["s0.>", "$JS.API.>", "$JS.ACK.>"], deny: "s0.b"}},
-           subscribe: {{allow: ["_INBOX.>", "s1.> q"], deny: "a.>"}}, allow_responses: true }} }}],
-       exports: [{{stream: "news.>"}}, {{stream: "d.>"}},
-                 {{service: "$JS.API.>", response: stream}}, {{service: "$JS.ACK.>"}},
-                 {{service: "s0.>", response: stream}}, {{service: "s4.>", response: stream}},
-                 {{service: "help.>", latency: {{sampling: 100, subject: "told"}}}}],
-       {mappings} }}
-  B {{ {jetstream} users: [{{user: b, password: x}}],
-       imports: [{{stream: {{account: A, subject: "news.>"}}, prefix: "from"}},
-                 {{stream: {{account: A, subject: "d.>"}}, to: "came.>"}},
-                 {{service: {{account: A, subject: "$JS.API.>"}}, to: "from.API.>"}},
-                 {{service: {{account: A, subject: "$JS.ACK.>"}}}},
-                 {{service: {{account: A, subject: "s0.>"}}, to: "far.s0.>"}},
-                 {{service: {{account: A, subject: "s4.>"}}, to: "far.s4.>"}},
-                 {{service: {{account: A, subject: "help.>"}}}}] }}
-  X {{ jetstream: enabled, users: [{{user: x, password: x}}] }}
-  SYS {{ users: [{{user: s, password: x}}] }}
-}}
-system_account: SYS
-max_payload: 1MB
-{limits}
-jetstream {{ store_dir: "{folder}", domain: "hub" }}
-"""
-VARIANTS: tuple[dict[str, str], ...] = (
-    {"mappings": "", "jetstream": "", "limits": ""},
-    {"mappings": 'mappings: {{ "m.*": "s0.$1" }}', "jetstream": "",
-     "limits": "max_control_line: 2KB"},
-    {"mappings": "", "jetstream": "jetstream: enabled,", "limits": "max_connections: 4"},
-    {"mappings": 'mappings: {{ "s0.a": [{{ destination: "s1.a", weight: 50% }}] }}',
-     "jetstream": "jetstream: {{max_streams: 1, max_mem: 1KB}},", "limits": "ping_interval: 1s"},
-)  # fmt: skip
 
 # What clients can bring about for themselves: a wrong password; a backup that asks for a newer
 # server, whose stream the genuine server does not serve either after a restart.
 _NO_COMPLAINTS = ("authentication error", "unsupported - required API level")
+# What clients of a browser may hold instead of saying it.
+_COOKIES = {"jwt": "jwt"}
 
 
-class FoundError(Exception):
-    """The server has not stood an attack."""
+class Admission(Protocol):
+    """Which accounts a server has, and how users prove who they are; see `ConfiguredUsers`."""
+
+    witnesses: Sequence[tuple[str, str]]
+    newcomers: Sequence[str]
+
+    def options(self, folder: Path, number: int, now: int, note: Note) -> ServerOptions: ...
+
+    def restarted(self, options: ServerOptions, now: int, note: Note) -> ServerOptions: ...
+
+    def renewed(self, options: ServerOptions, now: int) -> ServerOptions: ...
+
+    def gatekeeper(self, options: ServerOptions) -> Gatekeeper: ...
+
+    def serve(self, node: Node, changed: Callable[[int], None]) -> None: ...
+
+    def credentials(self, user: str, nonce: str) -> bytes: ...
+
+    def trouble(self, now: int) -> str: ...
 
 
 class World:
@@ -113,45 +100,45 @@ class World:
     Args:
         path: an empty folder.
         spies: whether an attacker hears everything of its account.
+        admission: whose accounts it has; those of a configuration without.
 
     Attributes:
         slowest: the longest piece of work, in seconds of this processor, and what it was.
     """
 
-    def __init__(self, path: Path, *, spies: bool) -> None:
+    def __init__(self, path: Path, *, spies: bool, admission: Admission | None = None) -> None:
         self.path = path
         self.spies = spies
+        self.admission: Admission = admission or ConfiguredUsers()
         self.now = START
         self.log: list[tuple[str, str]] = []
         self.ears = Ears()
         self.slowest: tuple[float, str] = (0.0, "")
         self._doing = ""
-        self._options = self._load(0)
+        self._options = self.admission.options(path, 0, self.now, self._note)
         self.peers: list[Session] = []
         self._start()
-        self.witnesses = [Witness(self, "x", "W"), Witness(self, "a", "WITNESS")]
+        self.witnesses = [
+            Witness(_WitnessTalk(self, user), stream) for user, stream in self.admission.witnesses
+        ]
         for witness in self.witnesses:
             witness.prepare()
         self._come()
 
-    def _load(self, number: int) -> Any:
-        config = self.path / "server.conf"
-        variant = {key: text.format() for key, text in VARIANTS[number].items()}
-        config.write_text(CONFIG.format(folder=self.path / "store", **variant))
-        return load(str(config))
+    def _note(self, level: str, text: str) -> None:
+        self.log.append((level, text))
 
     def _start(self) -> None:
-        options = self._options
-        note = lambda level, text: self.log.append((level, text))  # noqa: E731
+        options, note = self._options, self._note
         self.containment = Containment(note)
-        gatekeeper = Authenticator(users_of(options))
+        gatekeeper = self.admission.gatekeeper(options)
         self.node = node = Node(options, gatekeeper, Random(7), note, self.containment, port=0)
         arrange_accounts(node, options)
         node.chronicle = SystemEvents(node, self.now)
         for account in node.accounts.values():
             SystemServices(node, account).subscribe()
         ServerCommands(node, lambda told: told("", self.now)).subscribe()
-        ClaimsServices(node, None, _NoTokens()).subscribe()  # type: ignore[arg-type]
+        self.admission.serve(node, self._accounts_changed)
         self.streams = AccountStreams(node, options, note)
         self.streams.recover(self.now)
         self.commit = self.streams.commit
@@ -203,19 +190,29 @@ class World:
 
     def _joined(self, who: int, connect: bytes = b"") -> Session:
         session = self.node.open_session("10.0.0.1", 5000 + who, self.now)
-        user = USERS[who].encode()
-        usual = (
-            b'{"verbose":false,"headers":true,"no_responders":true,"user":"%b","pass":"x"}' % user
-        )
-        said = b"CONNECT %b\r\n" % (connect or usual)
+        said = b"CONNECT %b\r\n" % (connect or self.usual(USERS[who], session))
         if not connect:
             said += b"SUB _INBOX.> 1\r\nSUB chunks 2\r\nSUB push.> 3\r\n"
             if self.spies and who == 1:
                 said += b"SUB > 4\r\n"
-        self._say(session, said)
+        self.say(session, said)
         return session
 
-    def _say(self, session: Session, data: bytes) -> bytes:
+    def usual(self, user: str, session: Session) -> bytes:
+        """Return what a user says in CONNECT who has nothing bad in mind."""
+        return CONNECT % self.admission.credentials(user, session.sign_in.nonce)
+
+    def _shown(self, act: Show) -> Session:
+        node = self.node
+        listener = replace(node.listener, client_type="websocket" if act.is_web else "nats")
+        session = node.open_session("10.0.0.1", 5000 + act.who, self.now, listener)
+        said = CONNECT % shown(act, session.sign_in.nonce)
+        self.say(session, b"CONNECT %b\r\n" % said)
+        self.say(session, b"SUB _INBOX.> 1\r\nSUB chunks 2\r\n")
+        return session
+
+    def say(self, session: Session, data: bytes) -> bytes:
+        """Have a client say something; return what it is told."""
         self._timed(session.feed, data)
         self.turn()
         return self._hear(session)
@@ -258,12 +255,15 @@ class World:
     def _do(self, act: Act) -> None:
         match act:
             case Publish():
-                self._say(self._speaker(act.who), frame(act, self.ears))
+                self.say(self._speaker(act.who), frame(act, self.ears))
             case Say():
-                self._say(self._speaker(act.who), act.data)
+                self.say(self._speaker(act.who), act.data)
             case Join():
                 self.node.close_session(self.peers[act.who], "Client Closed", self.now)
                 self.peers[act.who] = self._joined(act.who, act.connect)
+            case Show():
+                self.node.close_session(self.peers[act.who], "Client Closed", self.now)
+                self.peers[act.who] = self._shown(act)
             case Web():
                 self._web(act)
             case Pass():
@@ -276,8 +276,10 @@ class World:
                 self._crash()
 
     def _web(self, act: Web) -> None:
-        session = self.node.open_session("10.0.0.2", 80, self.now)
-        layer = WebsocketLayer(WebsocketRules(inflated_max=1 << 20, is_compressing=True))
+        listener = replace(self.node.listener, client_type="websocket")
+        session = self.node.open_session("10.0.0.2", 80, self.now, listener)
+        rules = WebsocketRules(inflated_max=1 << 20, is_compressing=True, cookies=_COOKIES)
+        layer = WebsocketLayer(rules)
         data = act.request + act.frames
         with contextlib.suppress(LayerError):
             while data or layer.is_holding:
@@ -306,20 +308,27 @@ class World:
         self._timed(look)
 
     def _reload(self, number: int) -> None:
-        known = set(self.node.accounts)
-        options = self._load(number)
+        options = self.admission.options(self.path, number, self.now, self._note)
         with contextlib.suppress(ConfigError):
-            reload(self.node, options, Authenticator(users_of(options)), self.now)
-            self._options = options
-            for name, account in self.node.accounts.items():
-                if name not in known:
-                    SystemServices(self.node, account).subscribe()
-            self.streams.follow(options, self.now)
+            self._follow(options)
         self.turn()
+
+    def _accounts_changed(self, now: int) -> None:
+        self._follow(self.admission.renewed(self._options, now))
+
+    def _follow(self, options: ServerOptions) -> None:
+        known = set(self.node.accounts)
+        reload(self.node, options, self.admission.gatekeeper(options), self.now)
+        self._options = options
+        for name, account in self.node.accounts.items():
+            if name not in known:
+                SystemServices(self.node, account).subscribe()
+        self.streams.follow(options, self.now)
 
     def _crash(self) -> None:
         """Be killed, and start with what is on the disk; what streams in memory held is gone."""
         self.streams.close()
+        self._options = self.admission.restarted(self._options, self.now, self._note)
         self._start()
         for witness in self.witnesses:
             witness.come()
@@ -339,6 +348,10 @@ class World:
         self.turn()
         for witness in self.witnesses:
             witness.check()
+        if trouble := self.admission.trouble(self.now):
+            raise FoundError(trouble)
+        for user in self.admission.newcomers:
+            self._check_that_comes_in(user)
         errors = [
             text
             for level, text in self.log
@@ -358,6 +371,14 @@ class World:
             if account.clients or left:
                 raise FoundError(f"of clients that are gone is left: {account.clients}, {left}")
 
+    def _check_that_comes_in(self, user: str) -> None:
+        session = self.node.open_session("10.0.0.9", 9, self.now)
+        said = self.say(session, b"CONNECT %b\r\nPING\r\n" % self.usual(user, session))
+        if not said.endswith(b"PONG\r\n"):
+            raise FoundError(f"{user} is not let in any more: {said[-300:]!r}")
+        self.node.close_session(session, "Client Closed", self.now)
+        self.turn()
+
     def close(self) -> None:
         """End, and leave no file open: there are thousands of worlds in a process."""
         self.commit.drain()
@@ -366,91 +387,34 @@ class World:
         self.streams.close()
 
 
-class _NoTokens:
-    def tokens(self) -> dict[str, str]:
-        return {}
+class _WitnessTalk:
+    """The conversation of a witness."""
 
-
-class Witness:
-    """A client with a stream and a consumer that nobody else has to do with."""
-
-    def __init__(self, world: World, user: str, stream: str) -> None:
+    def __init__(self, world: World, user: str) -> None:
         self._world = world
         self._user = user
-        self._stream = stream
         self._session: Session
-        self._before: list[Any] = []
 
-    def come(self) -> None:
-        """Connect."""
+    @property
+    def is_over(self) -> bool:
+        return bool(self._session.closing)
+
+    def begin(self) -> None:
         world = self._world
-        self._session = world.node.open_session("10.0.0.9", 9, world.now)
-        said = b'CONNECT {"verbose":false,"headers":true,"no_responders":true,"user":"%b",'
-        said += b'"pass":"x"}\r\nSUB _WITNESS.> 1\r\n'
-        world._say(self._session, said % self._user.encode())
+        self._session = session = world.node.open_session("10.0.0.9", 9, world.now)
+        said = b"CONNECT %b\r\nSUB _WITNESS.> 1\r\n" % world.usual(self._user, session)
+        world.say(session, said)
 
-    def prepare(self) -> None:
-        """Make the stream."""
-        self.come()
-        name = self._stream
-        config = {"name": name, "subjects": [f"{name}.>"], "allow_direct": True}
-        self._ask(f"STREAM.CREATE.{name}", config)
-        consumer = {"stream_name": name, "config": {"durable_name": "C", "ack_policy": "explicit"}}
-        self._ask(f"CONSUMER.CREATE.{name}.C", consumer)
-        for number in range(5):
-            self._say(f"PUB {name}.{number} _WITNESS.{number} 1\r\nx\r\n".encode())
-        self._before = self._seen()
-
-    def _say(self, data: bytes) -> bytes:
-        return self._world._say(self._session, data)
-
-    def _ask(self, subject: str, body: Any = None) -> Any:
-        data = json.dumps(body).encode() if body is not None else b""
-        said = self._say(
-            b"PUB $JS.API.%b _WITNESS.r %d\r\n%b\r\n" % (subject.encode(), len(data), data)
-        )
-        at = said.find(b"{", said.find(b"_WITNESS.r"))
-        if at < 0:
-            raise FoundError(f"a witness gets no answer from {subject}: {said[:300]!r}")
-        return json.JSONDecoder().raw_decode(said[at:].decode())[0]
-
-    def _seen(self) -> list[Any]:
-        stream = self._ask(f"STREAM.INFO.{self._stream}")
-        consumer = self._ask(f"CONSUMER.INFO.{self._stream}.C")
-        messages = [
-            self._ask(f"STREAM.MSG.GET.{self._stream}", {"seq": number}).get("message")
-            for number in range(1, 6)
-        ]
-        fields = ("delivered", "ack_floor", "num_pending", "num_ack_pending", "config", "error")
-        return [
-            stream.get("error"), stream.get("config"), stream.get("state"),
-            {name: consumer.get(name) for name in fields}, messages,
-        ]  # fmt: skip
-
-    def check(self) -> None:
-        """Look whether all is as it was.
-
-        Raises:
-            FoundError: it is not.
-        """
-        if self._session.closing:  # time has passed, and it has not answered pings
-            self.come()
-        if not self._say(b"PING\r\n").endswith(b"PONG\r\n"):
-            if not self._session.closing:
-                raise FoundError("a witness is not served")
-            self.come()
-        seen = self._seen()
-        for now, before in zip(seen, self._before, strict=True):
-            if now != before:
-                raise FoundError(f"what a witness holds has changed: {before} is {now}")
+    def say(self, data: bytes, mark: bytes) -> bytes:
+        return self._world.say(self._session, data)
 
 
 @contextlib.contextmanager
-def opened(path: Path, *, spies: bool) -> Iterator[World]:
+def opened(path: Path, *, spies: bool, admission: Admission | None = None) -> Iterator[World]:
     """Give a server in a folder that is removed afterwards."""
     path.mkdir(parents=True)
     try:
-        world = World(path, spies=spies)
+        world = World(path, spies=spies, admission=admission)
         try:
             yield world
         finally:
@@ -459,15 +423,24 @@ def opened(path: Path, *, spies: bool) -> Iterator[World]:
         shutil.rmtree(path, ignore_errors=True)
 
 
-def attack(path: Path, seed: int, acts: list[Act]) -> float:
+def attack(
+    path: Path, seed: int, acts: list[Act], admitted: Callable[[], Admission] = ConfiguredUsers
+) -> float:
     """Attack a server of its own; return its longest piece of work, in seconds.
+
+    Args:
+        path: where it stores.
+        seed: what the acts come from.
+        acts: what is done.
+        admitted: makes what says who may connect.
 
     Raises:
         FoundError: it has not stood it.
     """
     for _ in range(4):
         gc.collect(0)
-        with opened(path / str(seed), spies=seed % 2 == 0) as world:
+        name = str(seed)
+        with opened(path / name, spies=seed % 2 == 0, admission=admitted()) as world:
             for act in acts:
                 world.do(act)
             world.check()
