@@ -31,6 +31,59 @@ IMPOSSIBLE_EXPORTS = (
     {"account_token_position": 1},
     {"subject": "q", "account_token_position": 1},
 )
+IMPORTED = {"name": "i", "subject": "q", "type": "stream"}
+IMPOSSIBLE_IMPORTS = (
+    {"share": True},
+    {"type": "service", "allow_trace": True},
+    {"to": "x", "local_subject": "y"},
+    {"account": ""},
+    {"subject": ""},
+    {"subject": "a b"},
+    {"subject": "a..b"},
+    {"local_subject": "a..b"},
+    {"subject": "q.*", "local_subject": "x"},
+    {"subject": "q.*", "local_subject": "x.$1.*"},
+    {"type": "service", "subject": "q.$1", "local_subject": "x.*"},
+    {"subject": "q.>", "local_subject": "x"},
+    {"type": "service", "local_subject": ">"},
+    {"token": "x"},
+    {"type": "service", "token": "x.y.z"},
+)
+POSSIBLE_IMPORTS = (
+    {"type": "service", "share": True},
+    {"allow_trace": True},
+    {"to": "a b"},
+    {"subject": "q.*", "local_subject": "x.$1"},
+    {"subject": "q.*", "local_subject": "x.*"},
+    {"subject": "q.>", "local_subject": "x.>"},
+    {"type": "service", "to": ">"},
+)
+IMPOSSIBLE = (
+    {"mappings": {"a": [{"subject": "b", "weight": 60}, {"subject": "c", "weight": 60}]}},
+    {"mappings": {"a": [{"subject": ""}]}},
+    {"mappings": {"": [{"subject": "b"}]}},
+    {"mappings": {"a": [{"subject": "b c"}]}},
+    {"signing_keys": ["x"]},
+    {"trace": {}},
+    {"trace": {"dest": "t", "sampling": 101}},
+    {"trace": {"dest": "t", "sampling": -1}},
+    {"trace": {"dest": "a.*"}},
+    {"trace": {"dest": "a b"}},
+    {"description": "x" * 8193},
+    {"cluster_traffic": "x"},
+    {"authorization": {"auth_users": ["x"]}},
+)
+POSSIBLE = (
+    {"mappings": {"a": []}},
+    {"mappings": {"a": [{"subject": "b", "weight": 60, "cluster": "x"}, {"subject": "c"}]}},
+    {"mappings": {"$JS.API.>": [{"subject": "b.>"}]}},
+    {"trace": {"dest": "t", "sampling": 50}},
+    {"description": "x" * 8192},
+    {"cluster_traffic": "owner"},
+    {"cluster_traffic": "system"},
+    {"revocations": {"x": 1}},
+    {"unknown": 1},
+)
 STORAGE = {"mem_storage": -1, "disk_storage": -1, "streams": -1, "consumer": -1}
 
 
@@ -142,6 +195,24 @@ def test_what_cannot_be_an_update(both, credentials):
 
     lines = both(act)
     assert sum('"code":500' in line for line in lines) == 7 + len(IMPOSSIBLE_EXPORTS)
+
+
+def test_what_accounts_may_claim(both, credentials):
+    limits = STORAGE | {"exports": -1, "imports": -1}
+    whose = {"account": credentials.account_key("OPEN").public}
+
+    def act(talk):
+        for each in (*IMPOSSIBLE_IMPORTS, *POSSIBLE_IMPORTS):
+            imports = [IMPORTED | whose | each]
+            talk.update(credentials.account("PLAIN", limits, imports=imports))
+        for fields in (*IMPOSSIBLE, *POSSIBLE):
+            talk.update(credentials.account("PLAIN", limits, **fields))
+
+    lines = both(act)
+    refused = sum('"code":500' in line for line in lines)
+    assert refused == len(IMPOSSIBLE_IMPORTS) + len(IMPOSSIBLE)
+    followed = sum('"message":"jwt updated"' in line for line in lines)
+    assert followed == len(POSSIBLE_IMPORTS) + len(POSSIBLE)
 
 
 def test_a_revoked_user_is_sent_away(both, credentials):

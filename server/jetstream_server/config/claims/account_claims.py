@@ -5,18 +5,27 @@ A limit of -1 means none; one that is not given is 0.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator
 
 from jetstream_server.base import nkey
-from jetstream_server.config.claims.token import ClaimInteger, Claims, SignedClaims
+from jetstream_server.config.claims.token import (
+    ClaimInteger,
+    Claims,
+    ClaimsError,
+    SignedClaims,
+)
 from jetstream_server.config.claims.user_claims import PermissionClaims, UserClaims, UserGrants
 from jetstream_server.config.values import is_subject
 
 _ANYBODY = "*"
 _KINDS = Literal["stream", "service"]
+_TRAFFIC = ("", "system", "owner")
+_DESCRIPTION_BYTES_MAX = 8192
+_REFERENCE = re.compile(r"\$([0-9]{1,9})")
 _RESPONSE_TYPES = ("", "Singleton", "Stream", "Chunked")
 _LIMITS_OF_VERSION_1 = (
     "subs", "data", "payload", "imports", "exports", "wildcards", "conn", "leaf",
@@ -88,6 +97,7 @@ class LatencyClaims(Claims):
         """Yield what is inconsistent."""
         if isinstance(self.sampling, int) and not 0 <= self.sampling <= 100:
             yield "sampling percentage needs to be between 1-100"
+        yield from _subject_problems(self.results)
         if _is_wild(self.results):
             yield "results subject can not contain wildcards"
 
@@ -105,10 +115,13 @@ class ExportClaims(Claims):
     service_latency: LatencyClaims | None = None
     account_token_position: Annotated[ClaimInteger, Field(ge=0)] = 0
     allow_trace: bool = False
+    description: str = ""
 
     def problems(self) -> Iterator[str]:
         """Yield what is inconsistent, as the genuine server says it."""
         is_service, given = self.type == "service", self.response_type
+        yield from _subject_problems(self.subject)
+        yield from _length_problems(self.description)
         if given not in (_RESPONSE_TYPES if is_service else ("",)):
             yield f'invalid response type for {self.type}: "{given}"'
         if self.allow_trace and not is_service:
@@ -149,6 +162,26 @@ class ImportClaims(Claims):
     share: bool = False
     allow_trace: bool = False
 
+    def problems(self) -> Iterator[str]:
+        """Yield what is inconsistent, as the genuine server says it."""
+        is_service = self.type == "service"
+        if not self.account:
+            yield "account to import from is not specified"
+        elif not nkey.is_public_key(self.account, nkey.ACCOUNT):
+            yield f'import "{self.name}" is of no account'
+        yield from _subject_problems(self.subject)
+        if self.local_subject:
+            yield from _renaming_problems(self.local_subject, self.subject)
+            if self.to:
+                yield "Local Subject replaces To"
+        if self.share and not is_service:
+            text = "sharing information (for latency tracking) is only valid for services"
+            yield f'{text}: "{self.subject}"'
+        if self.allow_trace and is_service:
+            yield "AllowTrace only valid for stream import"
+        if self.token and not _is_activation(self.token):
+            yield f'import "{self.subject}" contains an invalid activation token'
+
 
 class MappingClaims(Claims):
     """Where a mapped subject goes, and in what percentage of cases."""
@@ -163,6 +196,33 @@ class TraceClaims(Claims):
 
     dest: str = ""
     sampling: ClaimInteger = 0
+
+    def problems(self) -> Iterator[str]:
+        """Yield what is inconsistent, as the genuine server says it."""
+        whose = "the account Trace.Destination"
+        for each in _subject_problems(self.dest):
+            yield f"{whose} {each}"
+        if _is_wild(self.dest):
+            yield f'{whose} subject "{self.dest}" is not a valid publish subject'
+        if not 0 <= self.sampling <= 100:
+            text = f"the account Trace.Sampling value '{self.sampling}' is not valid"
+            yield f"{text}, should be in the range [1..100]"
+
+
+class CalloutClaims(Claims):
+    """Who may answer for the users of an account, and of which other accounts; the server does not
+    ask them."""
+
+    auth_users: tuple[str, ...] = ()
+    allowed_accounts: tuple[str, ...] = ()
+
+    def problems(self) -> Iterator[str]:
+        """Yield what is inconsistent, as the genuine server says it."""
+        if self.allowed_accounts and not self.auth_users:
+            yield "External authorization cannot have accounts without users specified"
+        for key in self.auth_users:
+            if not nkey.is_public_key(key, nkey.USER):
+                yield f'AuthUser "{key}" is not a valid user public key'
 
 
 class UserScope(Claims):
@@ -184,6 +244,9 @@ class _AccountBody(Claims):
     mappings: Mapping[str, tuple[MappingClaims, ...]] = {}
     tags: tuple[str, ...] = ()
     trace: TraceClaims | None = None
+    description: str = ""
+    cluster_traffic: str = ""
+    authorization: CalloutClaims = CalloutClaims()
 
     @field_validator("signing_keys", mode="before")
     @classmethod
@@ -236,25 +299,23 @@ class AccountClaims(SignedClaims):
         is_wild = any(_is_wild(each.subject) for each in nats.exports)
         if limits.exports != -1 and not limits.wildcards and is_wild:
             yield "the account contains wildcard exports that are not allowed by the operator"
-        for subject in [each.subject for each in nats.exports] + [
-            each.subject for each in nats.imports
-        ]:
-            if not is_subject(subject):
-                yield f'subject "{subject}" of an export or import is not valid'
         for export in nats.exports:
             yield from export.problems()
         for each in nats.imports:
-            if not nkey.is_public_key(each.account, nkey.ACCOUNT):
-                yield f'import "{each.name}" is of no account'
+            yield from each.problems()
         if bad := nats.default_permissions.bad_subject():
             yield f"default permissions: {bad}"
         for source, destinations in nats.mappings.items():
-            wanted = sum([each.weight or 100 for each in destinations if not each.cluster])
-            if not is_subject(source) or wanted > 100:
-                yield f'Mapping "{source}" is no subject, or exceeds 100%'
+            yield from _mapping_problems(source, destinations)
+        if nats.trace is not None:
+            yield from nats.trace.problems()
+        yield from _length_problems(nats.description)
+        if nats.cluster_traffic not in _TRAFFIC:
+            yield f'unknown cluster traffic option: "{nats.cluster_traffic}"'
+        yield from nats.authorization.problems()
         for key, scope in nats.signing_keys.items():
             if not nkey.is_public_key(key, nkey.ACCOUNT):
-                yield f"{key} is not an account public key"
+                yield f'"{key}" is not a valid account signing key'
             if scope is not None and scope.kind != "user_scope":
                 yield f'signing key scope "{scope.kind}" is unknown'
             if scope is not None and (problem := scope.template.problem()):
@@ -304,6 +365,60 @@ class ActivationClaims(SignedClaims):
             and nats.kind == export.type
             and not _is_revoked(export.revocations, importer, self.issued_at)
         )
+
+
+def _subject_problems(subject: str) -> Iterator[str]:
+    """Yield why a text is no subject, as the genuine server says it."""
+    if not subject:
+        yield "subject cannot be empty"
+    elif " " in subject:
+        yield f'subject "{subject}" cannot have spaces'
+    elif ".." in subject:
+        yield f'subject "{subject}" cannot contain consecutive `.`'
+    elif not is_subject(subject):
+        yield f'subject "{subject}" is not valid'
+
+
+def _renaming_problems(here: str, subject: str) -> Iterator[str]:
+    """Yield why something cannot be known under another subject, which may refer to the wildcards
+    of its own by `*` or by their numbers."""
+    yield from _subject_problems(here)
+    if (here.split(".")[-1] == ">") != (subject.split(".")[-1] == ">"):
+        yield "both, renaming subject and subject, need to end or not end in >"
+    wildcards, references = subject.split(".").count("*"), 0
+    for token in here.split("."):
+        number = _REFERENCE.fullmatch(token)
+        if number is not None and int(number[1]) > wildcards:
+            yield f'Reference ${number[1]} in "{here}" reference * in "{subject}" that do not exist'
+        elif number is not None or token == "*":
+            references += 1
+    if references != wildcards:
+        yield "subject does not contain enough * or reference wildcards $[0-9]"
+
+
+def _mapping_problems(source: str, destinations: tuple[MappingClaims, ...]) -> Iterator[str]:
+    yield from _subject_problems(source)
+    wanted = 0
+    for each in destinations:
+        yield from _subject_problems(each.subject)
+        if each.weight > 100:
+            yield f'Mapping "{source}" has a weight {each.weight} that exceeds 100'
+        wanted += 0 if each.cluster else each.weight or 100
+    if wanted > 100:
+        yield f'Mapping "{source}" exceeds 100% among all of it\'s weighted to mappings'
+
+
+def _length_problems(description: str) -> Iterator[str]:
+    if len(description.encode(errors="replace")) > _DESCRIPTION_BYTES_MAX:
+        yield "Description is too long"
+
+
+def _is_activation(token: str) -> bool:
+    try:
+        ActivationClaims.read(token)
+    except ClaimsError:
+        return False
+    return True
 
 
 def _is_wild(subject: str) -> bool:
