@@ -443,6 +443,10 @@ class StreamFolder(Protocol):
         """Return the file of how far the stream's sources came."""
         ...
 
+    def unopened(self) -> StateFile:
+        """Return the file that says which version of the server cannot open the stream."""
+        ...
+
     def consumer(self, name: str) -> tuple[StateFile, StateFile]:
         """Return the files of one consumer: config and state."""
         ...

@@ -9,6 +9,7 @@
     <store_dir>/jetstream/<account>/streams/<stream>/
         high-water.<n>                  how far the messages came (`store/blocks/high_water.py`)
         filling                         while a restore makes the stream
+        unopened.json                   which version of the server trips over the stream
 
 A new `meta.json` may stand in the journal for a while (`store/disk/journal.py`).
 
@@ -42,6 +43,7 @@ CONSUMERS_NAME = "consumers"
 STATE_NAME = "state"
 MESSAGES_NAME = "msgs"
 FILLING_NAME = "filling"
+UNOPENED_NAME = "unopened.json"
 
 
 class MemoryStateFile:
@@ -72,6 +74,7 @@ class MemoryFolder:
         self._messages = MemoryStore(first_seq)
         self._config = MemoryStateFile()
         self._sources = MemoryStateFile()
+        self._unopened = MemoryStateFile()
         self._consumers: dict[str, tuple[MemoryStateFile, MemoryStateFile]] = {}
 
     def messages(self) -> MemoryStore:
@@ -85,6 +88,10 @@ class MemoryFolder:
     def sources(self) -> MemoryStateFile:
         """Return where the progress of the stream's sources is kept."""
         return self._sources
+
+    def unopened(self) -> MemoryStateFile:
+        """Return where it is kept which version of the server cannot open the stream."""
+        return self._unopened
 
     def consumer(self, name: str) -> tuple[MemoryStateFile, MemoryStateFile]:
         """Return where a consumer's config and state are kept."""
@@ -110,6 +117,7 @@ class MemoryFolder:
         self._messages.destroy()
         self._config.remove()
         self._sources.remove()
+        self._unopened.remove()
         self._consumers.clear()
 
 
@@ -234,6 +242,10 @@ class FileFolder:
     def sources(self) -> StateLog:
         """Return the file of how far the stream's sources came."""
         return StateLog(self._path / "sources" / STATE_NAME, self._commit, self)
+
+    def unopened(self) -> FileStateFile:
+        """Return the file that says which version of the server cannot open the stream."""
+        return FileStateFile(self._path / UNOPENED_NAME, self._commit, self)
 
     def consumer(self, name: str) -> tuple[FileStateFile, StateLog]:
         """Return the files of one consumer."""

@@ -30,6 +30,7 @@ from jetstream_server.jetstream.catalog.offline_stream import OfflineStream
 from jetstream_server.jetstream.catalog.outages import Outages
 from jetstream_server.jetstream.catalog.spool import Spool
 from jetstream_server.jetstream.catalog.stream_template import StreamTemplates
+from jetstream_server.jetstream.catalog.unopened import forget_unopened, unopened
 from jetstream_server.jetstream.configs.account_limits import AccountLimits, ServerLimits
 from jetstream_server.jetstream.configs.consumer_config import ConsumerBounds
 from jetstream_server.jetstream.configs.origin_checks import check_filters
@@ -455,7 +456,13 @@ class Catalog:
         for name in self._vault.folders():
             if name == _TEMPLATES:
                 continue
-            self._bring_up(name, self._vault.folder(name, memory=False), now)
+            folder = self._vault.folder(name, memory=False)
+            if reason := unopened(folder):
+                self.offline[name] = OfflineStream(name, reason, folder)
+                whose = f"stream {name} of account {self.context.account}"
+                self.context.log("ERR", f"{whose}: {reason}")
+            else:
+                self._bring_up(name, folder, now)
         while not self.note_captured():
             pass
         try:
@@ -469,6 +476,7 @@ class Catalog:
         """Open a stream, or list it as offline."""
         try:
             self._recover(name, folder, now)
+            forget_unopened(folder)
         except JetStreamServerError as error:
             if opened := self.streams.pop(name, None):
                 self.metering.dismiss(opened)

@@ -3,7 +3,8 @@
 `core/fault_domains.py` says what is given up; here is what follows. A consumer gets a stand-in
 (`consumers/halted_consumer.py`), a stream goes offline; both come back from what is stored, after a
 pause that doubles each time. A stream that trips over the same input again stays offline until the
-server is restarted or somebody sees to it. After an hour without trouble the count starts over.
+server is restarted or somebody sees to it; where it was what is stored, until there is another
+version (`unopened.py`). After an hour without trouble the count starts over.
 
 Nothing that was acknowledged is lost by it: what was queued for the disk still gets there, what is
 read back is what is there, and answers that reported what was not saved yet are withdrawn.
@@ -19,6 +20,7 @@ from jetstream_server.base.clock import MILLISECOND, MINUTE, SECOND
 from jetstream_server.base.errors import JetStreamServerError
 from jetstream_server.core.containment import Incident
 from jetstream_server.jetstream.catalog.offline_stream import OfflineStream
+from jetstream_server.jetstream.catalog.unopened import note_unopened
 from jetstream_server.jetstream.consumers.consumer import Consumer
 from jetstream_server.jetstream.consumers.consumer_creation import (
     restart_consumer,
@@ -177,11 +179,13 @@ class Outages:
 
     def not_opened(self, offline: OfflineStream, incident: Incident, now: int) -> None:
         """A stream tripped while it was opened: try once more, as the cause may lie elsewhere."""
-        self._bring_back_later(offline, [], incident, now)
+        if not self._bring_back_later(offline, [], incident, now):
+            note_unopened(offline.folder, str(incident))
 
     def _bring_back_later(
         self, offline: OfflineStream, remnants: list[Remnant], incident: Incident, now: int
-    ) -> None:
+    ) -> bool:
+        """Have a stream come back after a pause; tell whether it does."""
         name = offline.name
         history = self._history(name)
         pause_ns = history.pause_ns(now)
@@ -189,12 +193,13 @@ class Outages:
         if incident.identity in history.known:
             offline.reason += "; for the same input as before, so it stays offline"
             self._context.log("ERR", f"{text}; for the same input as before, so it stays so")
-            return
+            return False
         if len(history.known) < _KNOWN_MAX:
             history.known.add(incident.identity)
         self._context.log("WRN", f"{text}; it is brought back in {pause_ns // SECOND} s")
         comeback = Comeback(self._catalog, self._context, offline, remnants, self.not_opened)
         self._context.deadlines.schedule(comeback, now + pause_ns)
+        return True
 
     # -- opening ---------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ from random import Random
 import pytest
 from jetstream_server.base.clock import MINUTE, SECOND
 from jetstream_server.core.transform import Transform
+from jetstream_server.jetstream.catalog import unopened
 from jetstream_server.jetstream.consumers.ack import Acks
 from jetstream_server.jetstream.consumers.consumer import Consumer
 from jetstream_server.jetstream.consumers.progress.progress import Progress
@@ -20,6 +21,7 @@ from jetstream_server.jetstream.streams.removal.removal import Removal
 from jetstream_server.jetstream.streams.schedules.schedule import Schedules
 from jetstream_server.jetstream.streams.storing.run_storing import RunStoring
 from jetstream_server.store.file import FileStore
+from jetstream_server.store.vault import UNOPENED_NAME
 
 from tests.contained import World
 from tests.planted import PlantedError, plant
@@ -159,17 +161,62 @@ def test_a_stored_message_that_trips_the_start_does_not_trip_the_others(world, c
     client.store("s.a", b"poison")
     client.store("w.a", b"x")
     plant(monkeypatch, Stream, "_recover", lambda self, now: self.name == "S")
-    for start in range(1, 3):
-        world.start()
-        client = world.connect()
-        assert offline(client) and client.store("w.a") == start + 1
-        world.wait(10 * MINUTE)
-        assert offline(client).endswith("stays offline")  # tried once more, and then no more
-        assert world.containment.total == 2
-    monkeypatch.undo()
     world.start()
     client = world.connect()
+    assert offline(client) and client.store("w.a") == 2
+    world.wait(10 * MINUTE)
+    assert offline(client).endswith("stays offline")  # tried once more, and then no more
+    assert world.containment.total == 2
+    for start in range(2):  # nor does it trip any other start
+        world.start()
+        client = world.connect()
+        world.wait(10 * MINUTE)
+        assert "has tripped over it before" in offline(client)
+        assert client.store("w.a") == start + 3 and world.containment.total == 0
+        assert any("'unopened.json'" in text for level, text in world.log if level == "ERR")
+        assert len(world.health()) == 1
+    monkeypatch.undo()
+
+
+@pytest.mark.parametrize("remedy", ["another version", "the file is removed"])
+def test_a_stream_that_tripped_the_start_is_tried_again_with(
+    world, client, monkeypatch, tmp_path, remedy
+):
+    client.store("s.a", b"poison")
+    with monkeypatch.context() as patched:
+        plant(patched, Stream, "_recover", lambda self, now: self.name == "S")
+        for _ in range(2):
+            world.start()
+            world.wait(MINUTE)
+    if remedy == "another version":
+        monkeypatch.setattr(unopened, "VERSION", "99.0.0")
+    else:
+        [file] = tmp_path.rglob(UNOPENED_NAME)
+        file.unlink()
+    world.start()
+    client = world.connect()
+    assert client.api("STREAM.INFO.S")["state"]["messages"] == 1 and world.health() == []
+    monkeypatch.undo()
+    world.wait(SECOND)
+    world.start()  # it is not remembered any longer
+    client = world.connect()
     assert client.api("STREAM.INFO.S")["state"]["messages"] == 1
+
+
+def test_a_stream_that_trips_the_start_can_be_removed(world, client, monkeypatch):
+    client.store("s.a", b"poison")
+    with monkeypatch.context() as patched:
+        plant(patched, Stream, "_recover", lambda self, now: self.name == "S")
+        for _ in range(2):
+            world.start()
+            world.wait(MINUTE)
+    client = world.connect()
+    assert client.api("STREAM.DELETE.S")["success"]
+    client.stream("S")
+    assert client.store("s.a") == 1
+    world.start()
+    client = world.connect()
+    assert client.api("STREAM.INFO.S")["state"]["messages"] == 1 and world.health() == []
 
 
 def test_a_stored_message_that_trips_what_reads_them_at_the_start_is_left_out(
