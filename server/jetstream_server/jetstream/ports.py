@@ -27,6 +27,11 @@ class StreamConsumer(Protocol):
         ...
 
     @property
+    def info_cost(self) -> int:
+        """Return how many others could be described in the time that it takes now."""
+        ...
+
+    @property
     def outage(self) -> str:
         """Return why it was given up, empty while it serves."""
         ...

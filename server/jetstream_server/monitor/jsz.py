@@ -163,8 +163,9 @@ def _stream_detail(
             for name in sorted(stream.consumers):
                 consumer = stream.consumers.get(name)
                 if isinstance(consumer, Consumer) and consumer.internal == internal:
+                    cost = consumer.info_cost
                     details.append(_consumer_detail(consumer, now, options))
-                    if stint.spend():
+                    if stint.spend(cost):
                         yield
             if details and (options.direct_consumers or not internal):
                 view[shown_as] = details

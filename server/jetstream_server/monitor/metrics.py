@@ -143,7 +143,7 @@ class _Metrics:
             for consumer in list(stream.consumers.values()):
                 if consumer.internal or stream.consumers.get(consumer.name) is not consumer:
                     continue
-                if stint.spend():
+                if stint.spend(consumer.info_cost):
                     yield
                 info = consumer.info(self._now)
                 labels = [*labels_of_stream, consumer.name]

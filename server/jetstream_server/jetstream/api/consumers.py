@@ -14,6 +14,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import Field
 
 from jetstream_server.core.provenance import is_from_server, is_own_subject
+from jetstream_server.core.steps import Stint
 from jetstream_server.core.workload import SUBJECTS_OF_UNIT, UNITS_OF_TURN
 from jetstream_server.jetstream import errors
 from jetstream_server.jetstream.api.list_page import page_of
@@ -364,8 +365,10 @@ def _listing(catalog: Catalog, request: Request) -> Iterator[dict[str, Any] | No
     if len(consumers) < min(LIST_MAX, page["total"] - page["offset"]):
         page["limit"] = len(consumers)  # clients go on from there
     stopped, shown = dict[str, str](), list[dict[str, Any]]()
-    for number, name in enumerate([each.name for each in consumers]):
-        if number and not number % SHOWN_AT_ONCE:
+    stint = Stint(SHOWN_AT_ONCE)
+    for consumer in consumers:
+        name = consumer.name
+        if stint.spend(consumer.info_cost):
             yield None
         found = catalog.stream(request.tokens[2]).consumers.get(name)
         if found is None:  # it has gone meanwhile

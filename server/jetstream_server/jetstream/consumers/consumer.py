@@ -52,6 +52,7 @@ if TYPE_CHECKING:
 _RETRY_NS = 5 * MILLISECOND
 _RETRY_NS_MAX = SECOND
 _ANY_SIZE = 1 << 30
+_SNAPSHOT_AS_INFO = 4000  # messages of a snapshot that are gone through to tell what is pending
 DUE_AT_ONCE = 500  # timers, nearly all of which are those of requests
 # They are looked at so many together, and no more if what they say is worth so much, because it
 # reaches very many.
@@ -442,6 +443,11 @@ class Consumer:
             each.removed(gone, now)
 
     # -- description -----------------------------------------------------------------------
+
+    @property
+    def info_cost(self) -> int:
+        """Return how many others could be described in the time that it takes now."""
+        return 1 + self.progress.cursor.unsettled // _SNAPSHOT_AS_INFO
 
     def info(self, now: int) -> dict[str, Any]:
         """Return ConsumerInfo as STREAM.INFO and CONSUMER.INFO show it, without `type`.

@@ -107,6 +107,11 @@ class HaltedConsumer:
         """Return whether it is a mirror's or source's (direct) consumer: not listed or counted."""
         return self.remnant.config is not None and self.remnant.config.direct
 
+    @property
+    def info_cost(self) -> int:
+        """Return 1: there is little to describe."""
+        return 1
+
     # -- life ------------------------------------------------------------------------------
 
     def start(self, now: int) -> None:

@@ -16,7 +16,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from itertools import compress, filterfalse
+from itertools import chain, compress, filterfalse
 
 from jetstream_server.core.subject_matcher import SubjectMatcher
 from jetstream_server.jetstream.consumers.progress.selection import chosen_window, missing_below
@@ -32,6 +32,8 @@ SUBJECTS_AT_ONCE = 200_000  # for a filter, in a few milliseconds
 # thousand purges in a turn would go through all that is left.
 _PART_GONE = 8  # one part in this many
 _GONE_MIN = 1000
+# So few are cut out, which moves what follows each; more are left out while the rest is copied.
+_CUT_OUT_MAX = 16
 
 
 class Cursor:
@@ -76,6 +78,14 @@ class Cursor:
         self._matcher: SubjectMatcher | None = None  # once somebody asks
         self._counted_seq = None
         self._scanned_seq = 0
+
+    @property
+    def unsettled(self) -> int:
+        """Return how many sequences of the snapshot somebody goes through who asks for anything, as
+        some of them are gone."""
+        if not self._has_lost and self._gone_count <= _CUT_OUT_MAX:
+            return 0
+        return len(self._snapshot) - self._snapshot_at
 
     @property
     def snapshot(self) -> array[int]:
@@ -226,6 +236,12 @@ class Cursor:
 
     def _snapshot_without_gone(self) -> array[int]:
         left = self._snapshot[self._snapshot_at :]
+        if self._gone_count <= _CUT_OUT_MAX:
+            for sequence in chain.from_iterable(gone.sequences for gone in self._gone):
+                at = bisect_left(left, sequence)
+                if at < len(left) and left[at] == sequence:
+                    del left[at]
+            return left
         live = bytearray(b"\1") * len(left)
         for gone in self._gone:
             if (ranges := gone.long_ranges) is not None:
