@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import signal
@@ -134,8 +135,8 @@ def test_a_thread_that_wants_the_interpreter_has_it_soon(monkeypatch: Any) -> No
 
     monkeypatch.setattr(cli, "_run", run)
     monkeypatch.setattr(cli, "Server", lambda *given: None)
-    monkeypatch.setattr(cli.gc, "freeze", lambda: None)
-    monkeypatch.setattr(cli.gc, "set_threshold", lambda *given: None)
+    monkeypatch.setattr(gc, "freeze", lambda: None)
+    monkeypatch.setattr(gc, "set_threshold", lambda *given: None)
     try:
         assert cli.serve(ServerOptions()) == 0
     finally:
