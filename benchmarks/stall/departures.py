@@ -54,16 +54,21 @@ def delivered(
     return prepare
 
 
+def _prepare(wire: Wire, messages: int, ack_policy: str) -> None:
+    """Make a stream with so many messages, and a consumer that waits for their acks for long."""
+    wire.subscribe_inbox()
+    wire.api("STREAM.CREATE.S", {"name": "S", "subjects": ["S.>"], "storage": "memory"})
+    wire.sock.sendall(b"PUB S.a 1\r\nx\r\n" * messages)
+    wire.ping()
+    config = {"name": "c", "durable_name": "c", "ack_policy": ack_policy, "ack_wait": _HOUR_NS}
+    consumer = {"stream_name": "S", "config": config | {"max_ack_pending": -1}}
+    wire.api("CONSUMER.CREATE.S.c", consumer)
+
+
 def _one_at_a_time(port: int) -> None:
     """Have a consumer on a disk whose messages were asked for one by one, each in its own turn."""
     with Wire(port, TIMEOUT_S) as wire:
-        wire.subscribe_inbox()
-        wire.api("STREAM.CREATE.S", {"name": "S", "subjects": ["S.>"], "storage": "memory"})
-        wire.sock.sendall(b"PUB S.a 1\r\nx\r\n" * _ONE_BY_ONE)
-        wire.ping()
-        config = {"durable_name": "c", "ack_policy": "all", "ack_wait": _HOUR_NS}
-        consumer = {"stream_name": "S", "config": config | {"name": "c", "max_ack_pending": -1}}
-        wire.api("CONSUMER.CREATE.S.c", consumer)
+        _prepare(wire, _ONE_BY_ONE, "all")
     with Wire(port, TIMEOUT_S) as wire:
         wire.sock.sendall(b"SUB i 1\r\n")
         for _ in range(_ONE_BY_ONE):
@@ -87,13 +92,7 @@ def _ack(sequence: int, times: int) -> Act:
 
 def _refused_in_falling_order(port: int) -> None:
     with Wire(port, TIMEOUT_S) as wire:
-        wire.subscribe_inbox()
-        wire.api("STREAM.CREATE.S", {"name": "S", "subjects": ["S.>"], "storage": "memory"})
-        wire.sock.sendall(b"PUB S.a 1\r\nx\r\n" * _REFUSED)
-        wire.ping()
-        config = {"name": "c", "durable_name": "c", "ack_policy": "explicit", "ack_wait": _HOUR_NS}
-        consumer = {"stream_name": "S", "config": config | {"max_ack_pending": -1}}
-        wire.api("CONSUMER.CREATE.S.c", consumer)
+        _prepare(wire, _REFUSED, "explicit")
     _ask_for_refused(port)
     refusals = [
         b"PUB $JS.ACK.S.c.1.%d.%d.1.0 4\r\n-NAK\r\n" % (n, n) for n in range(_REFUSED, 0, -1)

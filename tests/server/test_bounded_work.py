@@ -1709,6 +1709,29 @@ def test_messages_to_many_consumers_take_turns(
     assert sum(told) >= (count * 200 if between else 200)
 
 
+@pytest.mark.parametrize("of_unit", [60, 1])
+def test_a_message_that_very_many_hear_of_waits_for_a_whole_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, of_unit: int
+) -> None:
+    """Beside 10,000 consumers a short turn took as long as a whole one: together 70 ms."""
+    bench = Bench(tmp_path)
+    make_consumers(bench, 30)
+    monkeypatch.setattr(publishing, "TOLD_OF_UNIT", of_unit)
+    catalog, workload = bench.node.accounts["$G"].catalog, bench.node.workload
+    assert catalog is not None
+    store = catalog.streams["B"].store
+    other = bench.node.open_session("10.0.0.2", 5001, NOW)
+    other.feed(b"CONNECT {}\r\n")
+    bench.turn()
+    other.feed(b"PING\r\n")
+    workload.was_long = True
+    bench.session.feed(b"PUB b.x 0\r\n\r\n")
+    bench.turn()
+    assert workload.is_short and store.last_seq == (1 if of_unit == 60 else 0)
+    bench.turn()
+    assert not workload.is_short and store.last_seq == 1
+
+
 @pytest.mark.parametrize("others", [0, 1])
 def test_answers_that_reach_many_take_turns(tmp_path: Path, others: int) -> None:
     """Twenty thousand acks to a reply of 1,000 kept the whole account waiting for 28 s."""

@@ -60,10 +60,8 @@ def last_positions(
             if ahead == sequence:
                 count = min(MESSAGES_AT_ONCE, stop - sequence)
                 window = store.window(None, sequence, count, _BYTES_AT_ONCE)
-                if not window.sequences:
-                    break
-                ahead = window.next_seq
-                is_bare = False
+                ahead = max(window.next_seq, sequence + 1)
+                is_bare = is_bare and not window.sequences
                 if occurs(STREAM_SOURCE, window):
                     newest |= _positions_in(window, keys, stop)
             sequence = ahead

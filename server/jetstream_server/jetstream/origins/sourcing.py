@@ -86,9 +86,7 @@ class Sourcing:
             until = store.last_seq
             try:
                 positions = yield from self._last_positions(keys)
-            except StoreError:
-                return None
-            except Exception:  # which is contained when they begin
+            except Exception:  # is met again, and contained, when they begin
                 return None
             found = Foreseen(store, until, frozenset(keys), positions)
         return found

@@ -20,6 +20,7 @@ from jetstream_server.jetstream.wire.go_json import encode
 CREATED = "created_ns"
 SNAPSHOT = "last_per_subject"
 _ENTRIES_AT_ONCE = 250  # written in about a millisecond
+_SEQUENCES_AT_ONCE = 10_000  # likewise
 _ENTRIES_OF_COST = 1000  # in dictionaries and arrays that are copied
 _RUNS_OF_COST = 20
 
@@ -59,8 +60,11 @@ class ConsumerCopy:
             yield from _joined(b',"redelivered":{', self._redelivered())
         yield b'},"%b":%d' % (CREATED.encode(), self._created)
         if self._snapshot:
-            yield b',"%b":' % SNAPSHOT.encode()
-            yield encode({"sequences": self._snapshot.tolist(), "live": self._live_seq})
+            yield b',"%b":{"sequences":[' % SNAPSHOT.encode()
+            for start in range(0, len(self._snapshot), _SEQUENCES_AT_ONCE):
+                some = encode(self._snapshot[start : start + _SEQUENCES_AT_ONCE].tolist())[1:-1]
+                yield some if not start else b"," + some
+            yield b'],"live":%d}' % self._live_seq
         yield b"}"
 
     def _pending(self) -> Iterator[Mapping[str, object]]:

@@ -178,16 +178,21 @@ def test_a_stored_message_that_trips_the_start_does_not_trip_the_others(world, c
     monkeypatch.undo()
 
 
-@pytest.mark.parametrize("remedy", ["another version", "the file is removed"])
-def test_a_stream_that_tripped_the_start_is_tried_again_with(
-    world, client, monkeypatch, tmp_path, remedy
-):
-    client.store("s.a", b"poison")
+def trip_two_starts(world, monkeypatch):
+    """Have a stream trip whoever opens it, and then no more."""
     with monkeypatch.context() as patched:
         plant(patched, Stream, "_recover", lambda self, now: self.name == "S")
         for _ in range(2):
             world.start()
             world.wait(MINUTE)
+
+
+@pytest.mark.parametrize("remedy", ["another version", "the file is removed"])
+def test_a_stream_that_tripped_the_start_is_tried_again_with(
+    world, client, monkeypatch, tmp_path, remedy
+):
+    client.store("s.a", b"poison")
+    trip_two_starts(world, monkeypatch)
     if remedy == "another version":
         monkeypatch.setattr(unopened, "VERSION", "99.0.0")
     else:
@@ -205,11 +210,7 @@ def test_a_stream_that_tripped_the_start_is_tried_again_with(
 
 def test_a_stream_that_trips_the_start_can_be_removed(world, client, monkeypatch):
     client.store("s.a", b"poison")
-    with monkeypatch.context() as patched:
-        plant(patched, Stream, "_recover", lambda self, now: self.name == "S")
-        for _ in range(2):
-            world.start()
-            world.wait(MINUTE)
+    trip_two_starts(world, monkeypatch)
     client = world.connect()
     assert client.api("STREAM.DELETE.S")["success"]
     client.stream("S")

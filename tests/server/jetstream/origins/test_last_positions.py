@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
@@ -15,6 +16,7 @@ from jetstream_server.jetstream.origins.source_header import SourcePosition
 from jetstream_server.store.disk.commit import GroupCommit
 from jetstream_server.store.file import FileStore
 from jetstream_server.store.memory import MemoryStore
+from jetstream_server.store.ports import Window
 
 from tests.traced_lines import lines_of
 
@@ -55,6 +57,22 @@ def test_removed_messages_are_not_looked_for(store: Any) -> None:
     assert found(store, {"O > >"})["O > >"].sequence == 5
     store.purge(None, 0, 0)
     assert found(store, {"O > >"}) == {}
+
+
+def test_a_window_without_messages_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or a source would go on too early, and copy again what it has brought."""
+    store = MemoryStore()
+    for number in range(1, 31):
+        store.append(b"s", block(f"O {number} > > s a"), b"", 1)
+    window = store.window
+
+    def some(wanted: Any, sequence: int, count: int, size: int) -> Any:
+        if 5 < sequence < 20:
+            return Window(b"", array("Q"), array("Q"), array("Q"), sequence + 3)
+        return window(wanted, sequence, 2, size)
+
+    monkeypatch.setattr(store, "window", some)
+    assert found(store, {"O > >"})["O > >"].sequence == 30
 
 
 def test_a_quintillion_of_sequences_without_messages_is_passed_over(store: Any) -> None:

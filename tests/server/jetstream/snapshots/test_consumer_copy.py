@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 from jetstream_server.base.clock import MILLISECOND, SECOND
+from jetstream_server.jetstream.snapshots import consumer_copy
 from jetstream_server.jetstream.snapshots.consumer_copy import ConsumerCopy
 
 from tests.traced_lines import lines_of
@@ -68,6 +70,23 @@ def test_no_piece_is_much(transfers: Any) -> None:
         assert lines_of(lambda: found.append(next(pieces, None))) < 4000
     sizes = [len(each) for each in found if each is not None]
     assert len(sizes) > 8 and max(sizes) < 20_000
+
+
+@pytest.mark.parametrize("subjects", [1, 100, 101, 250])
+def test_a_long_snapshot_is_written_in_pieces(
+    transfers: Any, monkeypatch: pytest.MonkeyPatch, subjects: int
+) -> None:
+    monkeypatch.setattr(consumer_copy, "_SEQUENCES_AT_ONCE", 100)
+    stream = transfers.stream()
+    for number in range(subjects):
+        stream.store.append(b"s.%d" % number, b"", b"", transfers.now)
+    config = {"durable_name": "C", "ack_policy": "explicit", "deliver_policy": "last_per_subject"}
+    body = {"stream_name": "S", "config": config | {"filter_subject": "s.*"}}
+    assert "error" not in transfers.ask("CONSUMER.CREATE.S.C", body)
+    pieces = list(ConsumerCopy(stream.consumers["C"]).pieces())
+    told = json.loads(b"".join(pieces))["last_per_subject"]
+    assert told == {"sequences": list(range(1, subjects + 1)), "live": subjects + 1}
+    assert max(piece.count(b",") for piece in pieces[1:]) <= 100
 
 
 def test_what_copying_costs(transfers: Any) -> None:
