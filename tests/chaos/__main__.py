@@ -33,9 +33,9 @@ from jetstream_spark.client.flow import publish_frame
 from jetstream_spark.fetch.ranges import SequenceRange
 from jetstream_spark.options.format_options import SourceOptions
 from jetstream_spark.source.partition import RangePartition, read_partition
-from tests.chaos.proxy import Proxy
 from tests.leasing import lease
 from tests.ports import free_port
+from tests.proxy import Proxy
 
 ROOT = Path(__file__).parents[2]
 ROWS = 200_000

@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+from typing import Protocol
 
 import httpx
 import nats
@@ -15,12 +16,18 @@ import nicegui
 import pytest
 from jetstream_console.asking.object_stores import place_of
 
-from tests.console.conftest import Served
-
 STRANGER = {"Host": "stranger.example"}
 
 
-def start(server: Served, *arguments: str, **environment: str) -> tuple[subprocess.Popen[str], str]:
+class Listening(Protocol):
+    """What a console can be led to: a server, or what stands before it."""
+
+    port: int
+
+
+def start(
+    server: Listening, *arguments: str, **environment: str
+) -> tuple[subprocess.Popen[str], str]:
     """Start the command, and return it and its address; it may not listen yet."""
     command = [sys.executable, "-m", "jetstream_console", "--port", "0", *arguments]
     command += ["--servers", f"nats://127.0.0.1:{server.port}", "--user", "all"]

@@ -20,6 +20,7 @@ from playwright.sync_api import Page, expect
 from tests.console.conftest import Served
 from tests.console.in_browser.conftest import Visit, apart, expand
 from tests.console.test_cli import end, get, start
+from tests.proxy import Proxy
 
 MIB = int(os.environ.get("UPLOAD_MIB", "24"))
 MEMORY_MIB_MAX = 300
@@ -34,16 +35,25 @@ async def make(port: int) -> None:
     await client.close()
 
 
-async def emptied(port: int) -> None:
-    """Return once the store holds nothing, having held something."""
+async def until(port: int, is_so: Callable[[int], bool]) -> None:
+    """Return once the store holds as many messages as it should."""
     client = Client()
     await client.connect(f"nats://all:all@127.0.0.1:{port}")
-    messages = 1
-    while messages:
-        await asyncio.sleep(0.05)
-        answer = await client.request("$JS.API.STREAM.INFO.OBJ_FILES", timeout=PATIENCE_S)
-        messages = json.loads(answer.data)["state"]["messages"]
+    async with asyncio.timeout(PATIENCE_S):
+        while True:
+            answer = await client.request("$JS.API.STREAM.INFO.OBJ_FILES")
+            if is_so(json.loads(answer.data)["state"]["messages"]):
+                break
+            await asyncio.sleep(0.05)
     await client.close()
+
+
+def filled(messages: int) -> bool:
+    return messages > 0
+
+
+def emptied(messages: int) -> bool:
+    return messages == 0
 
 
 def files_in(folder: Path) -> list[Path]:
@@ -81,29 +91,12 @@ def open_store(page: Page) -> None:
     expand(page, "Upload")
 
 
-def stored_bytes(server: Served) -> int:
-    """Return how much a server has on disk of messages."""
-    return sum(each.stat().st_size for each in server.folder.rglob("*.blk"))
-
-
-def send(page: Page, file: Path, server: Served) -> None:
-    """Choose a file, and stop the server when it has some of it."""
+def send(page: Page, file: Path, between: Proxy) -> None:
+    """Choose a file, and return when the server has some of it and is told nothing more."""
     open_store(page)
-    server.process.send_signal(signal.SIGSTOP)
+    between.stall_after(2 << 20)
     page.locator("input[type=file]").set_input_files(file)
-    before = stored_bytes(server)
-
-    def has_some() -> bool:
-        nonlocal before
-        server.process.send_signal(signal.SIGCONT)
-        time.sleep(0.02)
-        server.process.send_signal(signal.SIGSTOP)
-        # What was removed before goes from the disk at leisure.
-        now = stored_bytes(server)
-        before = min(before, now)
-        return now > before + (1 << 20)
-
-    settle(has_some)
+    settle(lambda: between.is_stalled)
 
 
 def test_nothing_is_left_of_them(
@@ -115,7 +108,8 @@ def test_nothing_is_left_of_them(
     sent.mkdir()
     with file.open("wb") as content:
         content.truncate(MIB << 20)
-    process, address = start(server, "--writable", TMPDIR=str(sent))
+    between = Proxy(server.port)
+    process, address = start(between, "--writable", TMPDIR=str(sent))
     get(address)
 
     def is_tidy() -> bool:
@@ -136,21 +130,24 @@ def test_nothing_is_left_of_them(
 
     # The tab is closed while the console sends it on.
     tab = visiting(address).page
-    send(tab, file, server)
+    send(tab, file, between)
+    apart(until(server.port, filled))
     before = sockets(process.pid)
     tab.close()
     settle(lambda: sockets(process.pid) < before)
-    server.process.send_signal(signal.SIGCONT)
-    apart(emptied(server.port))
+    between.go_on()
+    apart(until(server.port, emptied))
     settle(is_tidy)
 
     # The server is killed.
     tab = visiting(address).page
-    send(tab, file, server)
+    send(tab, file, between)
+    apart(until(server.port, filled))
     server.kill()
     expect(tab.get_by_text("It was not put.")).to_be_visible()
     server.start()
-    apart(emptied(server.port))
+    between.go_on()
+    apart(until(server.port, emptied))
     settle(is_tidy)
 
     status = Path(f"/proc/{process.pid}/status").read_text()

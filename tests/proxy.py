@@ -1,4 +1,4 @@
-"""What stands between Spark and the server: connections that are cut, and that stall."""
+"""What stands between a client and the server: connections that are cut, and that stall."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ class Proxy:
         self.port = self._listener.getsockname()[1]
         self._flows = threading.Event()
         self._flows.set()
+        self._bytes_to_stall: int | None = None
         self._lock = threading.Lock()
         self._open: set[socket.socket] = set()
         threading.Thread(target=self._accept, daemon=True).start()
@@ -30,6 +31,16 @@ class Proxy:
     def stall(self) -> None:
         """Carry nothing any more; connections stay open."""
         self._flows.clear()
+
+    def stall_after(self, sent_bytes: int) -> None:
+        """Stall once the target has been sent so much more, on all connections together."""
+        with self._lock:
+            self._bytes_to_stall = sent_bytes
+
+    @property
+    def is_stalled(self) -> bool:
+        """Whether it carries nothing."""
+        return not self._flows.is_set()
 
     def go_on(self) -> None:
         """End a stall."""
@@ -47,16 +58,29 @@ class Proxy:
             with self._lock:
                 self._open |= {near, far}
             for source, sink in ((near, far), (far, near)):
-                threading.Thread(target=self._carry, args=(source, sink), daemon=True).start()
+                threading.Thread(
+                    target=self._carry, args=(source, sink, sink is far), daemon=True
+                ).start()
 
-    def _carry(self, source: socket.socket, sink: socket.socket) -> None:
+    def _carry(self, source: socket.socket, sink: socket.socket, is_sent: bool) -> None:
         with contextlib.suppress(OSError):
             while data := source.recv(1 << 16):
                 self._flows.wait()
                 sink.sendall(data)
+                if is_sent:
+                    self._count(len(data))
         for one in (source, sink):
             with contextlib.suppress(OSError):
                 one.shutdown(socket.SHUT_RDWR)
         source.close()
         with self._lock:
             self._open.discard(source)
+
+    def _count(self, sent_bytes: int) -> None:
+        with self._lock:
+            if self._bytes_to_stall is None:
+                return
+            self._bytes_to_stall -= sent_bytes
+            if self._bytes_to_stall <= 0:
+                self._bytes_to_stall = None
+                self._flows.clear()
