@@ -387,6 +387,18 @@ def _flood_many(port: int) -> None:
             raise LoadError("the listeners heard nothing")
 
 
+def _hear_everything(port: int) -> None:
+    """Subscribe a thousand times to whatever is said, and read it for three seconds."""
+    with ThreadPoolExecutor(1) as pool, Wire(port, TIMEOUT_S) as listener:
+        listener.sock.sendall(b"".join(b"SUB > %d\r\n" % (n + 10) for n in range(1000)))
+        listener.ping()
+        reading = pool.submit(_read_until_closed, listener.sock)
+        time.sleep(FLOOD_S)
+        listener.sock.shutdown(socket.SHUT_RDWR)
+        if not reading.result():
+            raise LoadError("the listener heard nothing")
+
+
 def _repeatedly(verb: str, body: bytes, count: int) -> Act:
     """Ask the same so many times in one write, and read all answers."""
 
@@ -1122,6 +1134,7 @@ INPUTS = [
     Input("20 messages to 40,000 subscriptions", _publish_to_many),
     Input("3 s of messages to 40,000 subscriptions", _flood_many),
     Input("200 acks to 20,000 subscriptions", _have_many_told),
+    Input("1,000 subscriptions of one client to everything, for 3 s", _hear_everything),
     Input(
         "3,000 direct gets of 10,000 subjects, which are too many",
         _repeatedly("DIRECT.GET.S", b'{"multi_last": [">"]}', 3000),

@@ -64,6 +64,18 @@ class Outlet(Receiver, Protocol):
         """Output not yet taken by the socket."""
         ...
 
+    def receive_for_each(
+        self,
+        subscriptions: list[Subscription],
+        run: PubRun,
+        start: int,
+        stop: int,
+        sender: Sender | None,
+        now: int,
+    ) -> None:
+        """Take messages that several of its subscriptions have matched, once for each of them."""
+        ...
+
     def deliver_frames(
         self,
         subscription: Subscription,

@@ -9,9 +9,10 @@ last tokens, are new with every message.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, groupby
+from operator import attrgetter
 from random import Random
 
 from jetstream_server.base.errors import StoreError
@@ -62,9 +63,10 @@ class Targets:
         width: how many get each message.
         cost: how much that is, measured in deliveries; members that get none are passed over.
         is_within: somebody is among them who is within the server, as a stream is.
+        repeats: of very many, some are of the same client, one after the other in `plain`.
     """
 
-    __slots__ = ("cost", "is_within", "only", "plain", "queues", "width")
+    __slots__ = ("cost", "is_within", "only", "plain", "queues", "repeats", "width")
 
     def __init__(self, match: Match) -> None:
         self.only = match.only
@@ -80,6 +82,14 @@ class Targets:
         if self.queues:
             self.cost += len(self.queues) + sum(map(len, self.queues)) // MEMBERS_OF_DELIVERY
             self.is_within = self.is_within or any(not group[0].outlet for group in self.queues)
+        self.repeats = False
+        if self.cost > COST_AT_ONCE_MAX:
+            clients: dict[Outlet | Subscription, list[Subscription]] = {}
+            for each in self.plain:
+                client = each if each.outlet is None else each.outlet
+                clients.setdefault(client, []).append(each)
+            self.repeats = len(clients) < len(self.plain)
+            self.plain = tuple(chain.from_iterable(clients.values()))
 
     @property
     def key(self) -> tuple[object, ...]:
@@ -292,23 +302,53 @@ class Router:
         if last < targets.width or first:
             queues = queues[max(first - len(plain), 0) : max(last - len(plain), 0)]
             plain = plain[first:last]
-        for subscription in plain:
-            if subscription.closed or (
-                sender is not None and not sender.echo and _is_own(subscription, sender)
-            ):
-                continue
-            reached = True
-            try:
-                subscription.receiver.receive(Stretch(run, index, cut, subscription, sender, now))
-            except StoreError as error:
-                self._store_failed(error)
-            except Exception as error:
-                self._containment.contain(error, now)
+        if targets.repeats:
+            reached |= self._deliver_to_clients(plain, run, index, cut, sender, now)
+        else:
+            for subscription in plain:
+                if subscription.closed or (
+                    sender is not None and not sender.echo and _is_own(subscription, sender)
+                ):
+                    continue
+                reached = True
+                try:
+                    subscription.receiver.receive(
+                        Stretch(run, index, cut, subscription, sender, now)
+                    )
+                except StoreError as error:
+                    self._store_failed(error)
+                except Exception as error:
+                    self._containment.contain(error, now)
         for group in queues:
             reached |= self._deliver_to_group(group, run, index, cut, sender, now)
         if not reached and sender is not None and last == targets.width:
             told = sender.unanswered(run, index, cut)
             self._deliveries.left -= told * _DELIVERIES_OF_UNANSWERED
+        return reached
+
+    def _deliver_to_clients(
+        self,
+        plain: Sequence[Subscription],
+        run: PubRun,
+        start: int,
+        stop: int,
+        sender: Sender | None,
+        now: int,
+    ) -> bool:
+        """Deliver messages to subscriptions of which those of one client follow each other; return
+        whether somebody has them now."""
+        reached = False
+        for outlet, of_one in groupby(plain, attrgetter("outlet")):
+            left = [each for each in of_one if not each.closed]
+            if outlet is None or len(left) == 1:
+                for each in left:
+                    reached |= self._deliver_to_one(each, run, start, stop, sender, now)
+            elif left and (sender is None or sender.echo or not _is_own(left[0], sender)):
+                reached = True
+                try:
+                    outlet.receive_for_each(left, run, start, stop, sender, now)
+                except Exception as error:
+                    self._containment.contain(error, now)
         return reached
 
     def _deliver_to_group(

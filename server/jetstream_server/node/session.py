@@ -22,7 +22,7 @@ from typing import Any, Protocol
 from jetstream_server.config.options import ServerOptions
 from jetstream_server.core.answers import Answers
 from jetstream_server.core.containment import Containment, Incident
-from jetstream_server.core.subscription import Stretch, Subscription, ops_of
+from jetstream_server.core.subscription import Sender, Stretch, Subscription, ops_of
 from jetstream_server.core.workload import Workload
 from jetstream_server.jetstream.wire.go_time import format_time
 from jetstream_server.kernels import frames
@@ -439,6 +439,41 @@ class Session:
         )
         self._deliver(subscription, data, stop - start, stretch.now, content_bytes)
 
+    def receive_for_each(
+        self,
+        subscriptions: list[Subscription],
+        run: PubRun,
+        start: int,
+        stop: int,
+        sender: Sender | None,
+        now: int,
+    ) -> None:
+        """Deliver published messages once for each of several subscriptions, none of which has
+        ended; in one go, unless something has to be looked at for one of them."""
+        if self.closing:
+            return
+        if not all(map(self._takes_everything, subscriptions)):
+            for each in subscriptions:
+                self.receive(Stretch(run, start, stop, each, sender, now))
+            return
+        data, content_bytes = frames.encode_for_each(
+            run.chunk, run.fields, start, stop, [each.sid for each in subscriptions], self.headers
+        )
+        for each in subscriptions:
+            each.delivered += stop - start
+        self._send_messages(data, (stop - start) * len(subscriptions), content_bytes, now)
+
+    def _takes_everything(self, subscription: Subscription) -> bool:
+        """Tell whether it does not depend on the messages which ones a subscription is sent."""
+        if subscription.max_messages:
+            return False
+        permissions = self._rights.permissions
+        if permissions is None:
+            return True
+        return not self._unreviewed and not permissions.subscribe.reaches_further(
+            subscription.subject, subscription.queue
+        )
+
     def _deliver_one_by_one(self, stretch: Stretch, indices: Iterable[int]) -> None:
         """Deliver some messages of a stretch, until the client has had enough of them."""
         run, subscription = stretch.run, stretch.subscription
@@ -471,19 +506,22 @@ class Session:
         self, subscription: Subscription, data: bytes, count: int, now: int, content_bytes: int
     ) -> None:
         """Send encoded frames; neither the subscription nor the session has ended."""
-        expected = self._rights.expected
-        if expected is not None:
-            expected.expect(data, now)
         subscription.delivered += count
-        self.send(data)
-        traffic = self.traffic
-        traffic.out_msgs += count
-        traffic.out_bytes += content_bytes
+        self._send_messages(data, count, content_bytes, now)
         if not subscription.max_messages or subscription.delivered < subscription.max_messages:
             return
         if self._subscriptions.remove(subscription):  # one message may end ten thousand of them
             subscription.closed = True
             self._node.give_up_subscriptions(self.account, [subscription])
+
+    def _send_messages(self, data: bytes, count: int, content_bytes: int, now: int) -> None:
+        expected = self._rights.expected
+        if expected is not None:
+            expected.expect(data, now)
+        self.send(data)
+        traffic = self.traffic
+        traffic.out_msgs += count
+        traffic.out_bytes += content_bytes
 
     def unanswered(self, run: PubRun, start: int, stop: int) -> int:
         """Tell this publisher that nobody listens, for those messages whose reply subject it

@@ -93,8 +93,9 @@ def _publishes(data: bytes, kernel: Any) -> object:
     start = count - 1 if allowed & 8 else 0
     sent, content = kernel.encode_messages(chunk, fields, start, count, b"12", bool(allowed & 16))
     assert kernel.delivered_bytes(sent) == content
+    several = kernel.encode_for_each(chunk, fields, start, count, [b"12", b"3"], bool(allowed & 16))
     traced = kernel.first_traced(chunk, fields, start, count)
-    return stop, fields, sent, content, traced, kernel.published_bytes(fields)
+    return stop, fields, sent, content, several, traced, kernel.published_bytes(fields)
 
 
 # Of so many messages a short run is made, as others take most of the time.

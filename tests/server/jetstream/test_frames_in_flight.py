@@ -22,6 +22,9 @@ class Client:
     def receive(self, stretch: Stretch) -> None:
         raise AssertionError("frames go to it as they are")
 
+    def receive_for_each(self, *given: Any) -> None:
+        raise AssertionError("frames go to it as they are")
+
     def deliver_frames(self, *given: Any) -> None:
         raise AssertionError("nobody delivers here")
 

@@ -212,6 +212,23 @@ def test_encoded_messages(frames: Any, messages: list[Message], headers: bool, s
     assert frames.encode_messages(run.chunk, run.fields, 0, 0, sid, headers) == (b"", 0)
 
 
+@settings(max_examples=40)
+@given(MESSAGES, st.lists(st.sampled_from([b"1", b"22", b"a-long-sid"]), max_size=5), st.data())
+def test_messages_encoded_for_each_of_several(
+    frames: Any, messages: list[Message], sids: list[bytes], data: st.DataObject
+) -> None:
+    run = PubRun.of(messages)
+    start = data.draw(st.integers(0, run.count))
+    stop = data.draw(st.integers(start, run.count))
+    headers = data.draw(st.booleans())
+    each = [
+        frames_pure.encode_messages(run.chunk, run.fields, start, stop, sid, headers)
+        for sid in sids
+    ]
+    together = frames.encode_for_each(run.chunk, run.fields, start, stop, sids, headers)
+    assert together == (b"".join(sent for sent, _ in each), sum(held for _, held in each))
+
+
 def test_encoded_messages_of_a_part_of_a_run(frames: Any) -> None:
     run = PubRun.of([(b"s%d" % i, b"", b"", b"p%d" % i) for i in range(5)])
     encoded = frames.encode_messages(run.chunk, run.fields, 1, 3, b"9", True)

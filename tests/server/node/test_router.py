@@ -255,6 +255,80 @@ def test_what_reaches_very_many_takes_turns_and_each_gets_it_once(sublist):
     assert narrow.messages == [1] and publisher.unheard == []
 
 
+class ManyAtOnce(Recorder):
+    """A client that notes what each of its subscriptions is sent."""
+
+    headers = True
+    backlog_bytes = 0
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.heard: list[tuple[bytes, int]] = []
+        self.calls = 0
+
+    def receive(self, stretch: Stretch) -> None:
+        self.receive_for_each([stretch.subscription], stretch.run, stretch.start, stretch.stop)
+
+    def receive_for_each(self, subscriptions, run, start, stop, *_given) -> None:
+        self.calls += 1
+        self.heard += [(each.sid, at) for each in subscriptions for at in range(start, stop)]
+
+    def deliver_frames(self, *given) -> None:
+        raise AssertionError("these are for consumers")
+
+
+@pytest.mark.parametrize("left", [100, DELIVERIES_OF_TURN_MAX])
+def test_of_very_many_those_of_one_client_are_sent_together_and_each_once(sublist, left):
+    turns, clients = Turns(sublist, left), [ManyAtOnce() for _ in range(3)]
+    others = []
+    for number in range(90):
+        others.append(listen(sublist, b"a"))
+        for client in clients[: 1 + number % 2]:
+            sublist.insert(Subscription(b"a", client, sid=b"%d" % number, outlet=client))
+    sublist.insert(Subscription(b"a", clients[2], sid=b"0", outlet=clients[2]))
+    gone = Subscription(b"a", clients[0], sid=b"gone", outlet=clients[0])
+    sublist.insert(gone)
+    gone.closed = True
+    publisher = Publisher()
+    turns.publish(run_of(b"a", b"b", b"a"), publisher)
+    expected = [(b"%d" % number, at) for number in range(90) for at in (0, 2)]
+    assert sorted(clients[0].heard) == sorted(expected)
+    assert sorted(clients[1].heard) == sorted(each for each in expected if int(each[0]) % 2)
+    assert sorted(clients[2].heard) == [(b"0", 0), (b"0", 2)]
+    assert all(each.messages == [0, 2] for each in others) and publisher.unheard == [1]
+    if left > 1000:
+        assert [client.calls for client in clients] == [2, 2, 2]
+
+
+@pytest.mark.parametrize("echo", [True, False])
+def test_of_very_many_a_publishers_own_are_passed_over_as_it_wishes(sublist, echo):
+    class Both(ManyAtOnce, Publisher):
+        """A client that publishes to itself."""
+
+    publisher = Both()
+    publisher.echo = echo
+    for number in range(100):
+        sublist.insert(Subscription(b"a", publisher, sid=b"%d" % number, outlet=publisher))
+    Turns(sublist, DELIVERIES_OF_TURN_MAX).publish(run_of(b"a"), publisher)
+    assert len(publisher.heard) == 100 * echo and publisher.unheard == [0] * (not echo)
+
+
+def test_who_of_very_many_fails_fails_alone(sublist):
+    class Failing(ManyAtOnce):
+        def receive_for_each(self, *given):
+            raise ValueError("nobody foresaw this")
+
+    contained = []
+    containment = SimpleNamespace(contain=lambda error, now: contained.append(error))
+    router = Router(sublist, Random(1), lambda error: None, containment)
+    failing, other = Failing(), ManyAtOnce()
+    for number in range(100):
+        for client in (failing, other):
+            sublist.insert(Subscription(b"a", client, sid=b"%d" % number, outlet=client))
+    router.route(run_of(b"a"), None, 0)
+    assert len(contained) == 1 and len(other.heard) == 100
+
+
 def test_many_messages_to_many_cost_them_less_each(sublist):
     turns = Turns(sublist, DELIVERIES_OF_TURN_MAX)
     heard = [listen(sublist, b"a") for _ in range(2000)]

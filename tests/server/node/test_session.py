@@ -249,6 +249,48 @@ def test_permissions_bound_what_a_client_says_and_hears(make_node, make_client):
     assert ann.read() == b"MSG in.open 2 0\r\n\r\n"
 
 
+def sids(output: bytes) -> list[bytes]:
+    return [line.split()[2] for line in output.split(b"\r\n") if line.startswith(b"MSG")]
+
+
+@pytest.mark.parametrize("many", [10, 100])
+def test_each_of_many_subscriptions_of_a_client_is_sent_what_it_may_get(
+    make_node, make_client, many
+):
+    permissions = PermissionRules(SubjectRules(), SubjectRules(deny=["in.secret"]))
+    node = make_node([User(name="ann", password="pw", permissions=permissions), User(token="t")])
+    ann, root = make_client(node), make_client(node)
+    ann.connect(b'{"user":"ann","pass":"pw","verbose":false,"pedantic":false}')
+    root.connect(b'{"auth_token":"t","verbose":false,"pedantic":false}')
+    for client in (ann, root):
+        client.say(b"".join(b"SUB in.> %d\r\n" % sid for sid in range(many)))
+    root.say(b"UNSUB 3 1\r\n")
+    all_of_them = [b"%d" % sid for sid in range(many)]
+    heard = root.say(b"PUB in.open 2\r\nhi\r\n")
+    assert sids(heard) == all_of_them and heard.count(b" 2\r\nhi\r\n") == many
+    assert sids(ann.read()) == all_of_them
+    heard = root.say(b"PUB in.secret 0\r\n\r\n")
+    assert sids(heard) == [sid for sid in all_of_them if sid != b"3"]
+    assert ann.read() == b""
+    assert ann.session.traffic.out_msgs == many and ann.session.traffic.out_bytes == 2 * many
+    assert root.session.traffic.out_msgs == 2 * many - 1
+
+
+def test_a_question_to_many_subscriptions_of_a_client_may_be_answered(make_node, make_client):
+    permissions = PermissionRules(SubjectRules(allow=[]), SubjectRules(), ResponseRules(1, SECOND))
+    node = make_node([User(name="ann", password="pw", permissions=permissions), User(token="t")])
+    ann, root = make_client(node), make_client(node)
+    ann.connect(b'{"user":"ann","pass":"pw","verbose":false,"pedantic":false}')
+    root.connect(b'{"auth_token":"t","verbose":false,"pedantic":false}')
+    root.say(b"SUB answer.> 1\r\n")
+    ann.say(b"".join(b"SUB question %d\r\n" % sid for sid in range(100)))
+    root.say(b"PUB question answer.1 0\r\n\r\n")
+    assert len(sids(ann.read())) == 100
+    assert ann.say(b"PUB answer.1 0\r\n\r\n") == b""
+    assert root.read() == b"MSG answer.1 1 0\r\n\r\n"
+    assert b"Permissions Violation" in ann.say(b"PUB answer.1 0\r\n\r\n")
+
+
 def test_the_timers_end_with_the_session(node, make_client):
     client = make_client(node)
     assert node.next_deadline() is not None

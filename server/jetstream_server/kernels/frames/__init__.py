@@ -9,6 +9,7 @@ from jetstream_server.kernels.twins import adopt
 if TYPE_CHECKING:
     from jetstream_server.kernels.frames.pure import (
         delivered_bytes,
+        encode_for_each,
         encode_messages,
         first_traced,
         published_bytes,
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = [
     "TWIN",
     "delivered_bytes",
+    "encode_for_each",
     "encode_messages",
     "first_traced",
     "published_bytes",

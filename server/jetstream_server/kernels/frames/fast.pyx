@@ -183,7 +183,7 @@ def scan_publishes(
     return at
 
 
-cdef void _encode(
+cdef char* _encode(
     char* at,
     const char* raw,
     const int* m,
@@ -192,7 +192,7 @@ cdef void _encode(
     Py_ssize_t sid_bytes,
     bint headers,
 ) noexcept nogil:
-    """Write the frames of messages from `m` on."""
+    """Write the frames of messages from `m` on; return where the next ones go."""
     cdef Py_ssize_t index
     cdef bint with_block
     for index in range(count):
@@ -217,6 +217,29 @@ cdef void _encode(
             at = put_bytes(at, raw + m[5], m[6] - m[5])
         at = put_bytes(at, b"\r\n", 2)
         m += WIDTH
+    return at
+
+
+cdef Py_ssize_t _measure(
+    const int* m, Py_ssize_t count, bint headers, long long* contents
+) noexcept nogil:
+    """Return how many bytes the frames of messages from `m` on have but for their sids, and count
+    those of their headers and payloads."""
+    cdef Py_ssize_t index, content, room = 0
+    cdef bint with_block
+    for index in range(count):
+        with_block = headers and m[4] != m[5]
+        # verb, subject, blank, blank, reply with a blank after it, sizes, and two line ends
+        room += 4 + (m[1] - m[0]) + 1 + 1 + 4
+        if m[2] != m[3]:
+            room += m[3] - m[2] + 1
+        content = m[6] - (m[4] if with_block else m[5])
+        room += digit_count(content) + content
+        contents[0] += content
+        if with_block:
+            room += 1 + digit_count(m[5] - m[4]) + 1
+        m += WIDTH
+    return room
 
 
 def encode_messages(
@@ -228,35 +251,43 @@ def encode_messages(
     See `pure.encode_messages`.
     """
     cdef const char* raw = PyBytes_AS_STRING(chunk)
-    cdef const int* columns = fields.data.as_ints
-    cdef const int* m
+    cdef const int* m = fields.data.as_ints + start * WIDTH
     cdef const char* sid_text = PyBytes_AS_STRING(sid)
     cdef Py_ssize_t sid_bytes = PyBytes_GET_SIZE(sid)
-    cdef Py_ssize_t index, contents, room = 0
-    cdef long long total = 0
-    cdef bint with_block
-    cdef char* at
-    for index in range(start, stop):
-        m = columns + index * WIDTH
-        with_block = headers and m[4] != m[5]
-        # verb, subject, sid, reply with a blank after it, sizes, and two line ends
-        room += 4 + (m[1] - m[0]) + 1 + sid_bytes + 1 + 4
-        if m[2] != m[3]:
-            room += m[3] - m[2] + 1
-        contents = m[6] - (m[4] if with_block else m[5])
-        room += digit_count(contents) + contents
-        total += contents
-        if with_block:
-            room += 1 + digit_count(m[5] - m[4]) + 1
+    cdef long long contents = 0
+    cdef Py_ssize_t room = _measure(m, stop - start, headers, &contents)
+    room += sid_bytes * (stop - start)
     cdef bytes frames = PyBytes_FromStringAndSize(NULL, room)
-    at = PyBytes_AS_STRING(frames)
-    m = columns + start * WIDTH
+    cdef char* at = PyBytes_AS_STRING(frames)
     if room < WITHOUT_GIL_BYTES:
         _encode(at, raw, m, stop - start, sid_text, sid_bytes, headers)
     else:
         with nogil:
             _encode(at, raw, m, stop - start, sid_text, sid_bytes, headers)
-    return frames, total
+    return frames, contents
+
+
+def encode_for_each(
+    bytes chunk, array.array fields, Py_ssize_t start, Py_ssize_t stop, list sids, bint headers
+):
+    """Return the frames that carry messages `start` up to `stop` to several subscriptions, one
+    after the other, and how many bytes of headers and payloads they hold together.
+
+    See `pure.encode_for_each`.
+    """
+    cdef const char* raw = PyBytes_AS_STRING(chunk)
+    cdef const int* m = fields.data.as_ints + start * WIDTH
+    cdef Py_ssize_t count = stop - start
+    cdef long long contents = 0
+    cdef Py_ssize_t room = _measure(m, count, headers, &contents) * len(sids)
+    cdef bytes sid
+    for sid in sids:
+        room += PyBytes_GET_SIZE(sid) * count
+    cdef bytes frames = PyBytes_FromStringAndSize(NULL, room)
+    cdef char* at = PyBytes_AS_STRING(frames)
+    for sid in sids:
+        at = _encode(at, raw, m, count, PyBytes_AS_STRING(sid), PyBytes_GET_SIZE(sid), headers)
+    return frames, contents * len(sids)
 
 
 def published_bytes(array.array fields):

@@ -108,6 +108,15 @@ def encode_messages(
     return b"".join(frames), total
 
 
+def encode_for_each(
+    chunk: bytes, fields: array[int], start: int, stop: int, sids: list[bytes], headers: bool
+) -> tuple[bytes, int]:
+    """Return the frames that carry messages `start` up to `stop` to several subscriptions, one
+    after the other, and how many bytes of headers and payloads they hold together."""
+    each = [encode_messages(chunk, fields, start, stop, sid, headers) for sid in sids]
+    return b"".join(frames for frames, _ in each), sum(total for _, total in each)
+
+
 def published_bytes(fields: array[int]) -> int:
     """Return how many bytes headers and payloads of all messages have."""
     return sum(fields[6::STRIDE]) - sum(fields[4::STRIDE])
