@@ -276,6 +276,22 @@ def test_each_of_many_subscriptions_of_a_client_is_sent_what_it_may_get(
     assert root.session.traffic.out_msgs == 2 * many - 1
 
 
+def test_of_many_subscriptions_none_is_sent_what_new_rights_deny(
+    make_node, make_client, monkeypatch
+):
+    monkeypatch.setattr("jetstream_server.node.node.REVIEWED_OF_TURN_MAX", 10)
+    node = make_node([User(name="ann", password="pw"), User(token="t")])
+    ann, root = make_client(node), make_client(node)
+    ann.connect(b'{"user":"ann","pass":"pw","verbose":false,"pedantic":false}')
+    root.connect(b'{"auth_token":"t","verbose":false,"pedantic":false}')
+    ann.say(b"".join(b"SUB in.open %d\r\n" % sid for sid in range(100)))
+    permissions = PermissionRules(SubjectRules(), SubjectRules(deny=["in.open"]))
+    ann.session.adopt(User(name="ann", password="pw", permissions=permissions))
+    root.say(b"PUB in.open 0\r\n\r\n")
+    assert len(list(ann.session._subscriptions)) > 70, "most are yet to be looked at again"
+    assert sids(ann.read()) == []
+
+
 def test_a_question_to_many_subscriptions_of_a_client_may_be_answered(make_node, make_client):
     permissions = PermissionRules(SubjectRules(allow=[]), SubjectRules(), ResponseRules(1, SECOND))
     node = make_node([User(name="ann", password="pw", permissions=permissions), User(token="t")])
