@@ -64,16 +64,12 @@ class Outlet(Receiver, Protocol):
         """Output not yet taken by the socket."""
         ...
 
-    def receive_for_each(
-        self,
-        subscriptions: list[Subscription],
-        run: PubRun,
-        start: int,
-        stop: int,
-        sender: Sender | None,
-        now: int,
-    ) -> None:
-        """Take messages that several of its subscriptions have matched, once for each of them."""
+    def receive_for_each(self, subscriptions: list[Subscription], stretch: Stretch) -> None:
+        """Take messages that several of its subscriptions have matched, once for each of them.
+
+        Args:
+            stretch: the messages, as the first of them has matched them.
+        """
         ...
 
     def deliver_frames(

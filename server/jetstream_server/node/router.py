@@ -346,7 +346,7 @@ class Router:
             elif left and (sender is None or sender.echo or not _is_own(left[0], sender)):
                 reached = True
                 try:
-                    outlet.receive_for_each(left, run, start, stop, sender, now)
+                    outlet.receive_for_each(left, Stretch(run, start, stop, left[0], sender, now))
                 except Exception as error:
                     self._containment.contain(error, now)
         return reached

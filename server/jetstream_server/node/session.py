@@ -22,7 +22,7 @@ from typing import Any, Protocol
 from jetstream_server.config.options import ServerOptions
 from jetstream_server.core.answers import Answers
 from jetstream_server.core.containment import Containment, Incident
-from jetstream_server.core.subscription import Sender, Stretch, Subscription, ops_of
+from jetstream_server.core.subscription import Stretch, Subscription, ops_of
 from jetstream_server.core.workload import Workload
 from jetstream_server.jetstream.wire.go_time import format_time
 from jetstream_server.kernels import frames
@@ -439,29 +439,23 @@ class Session:
         )
         self._deliver(subscription, data, stop - start, stretch.now, content_bytes)
 
-    def receive_for_each(
-        self,
-        subscriptions: list[Subscription],
-        run: PubRun,
-        start: int,
-        stop: int,
-        sender: Sender | None,
-        now: int,
-    ) -> None:
+    def receive_for_each(self, subscriptions: list[Subscription], stretch: Stretch) -> None:
         """Deliver published messages once for each of several subscriptions, none of which has
         ended; in one go, unless something has to be looked at for one of them."""
         if self.closing:
             return
+        run, start, stop = stretch.run, stretch.start, stretch.stop
         if not all(map(self._takes_everything, subscriptions)):
             for each in subscriptions:
-                self.receive(Stretch(run, start, stop, each, sender, now))
+                self.receive(Stretch(run, start, stop, each, stretch.sender, stretch.now))
             return
+        sids = [each.sid for each in subscriptions]
         data, content_bytes = frames.encode_for_each(
-            run.chunk, run.fields, start, stop, [each.sid for each in subscriptions], self.headers
+            run.chunk, run.fields, start, stop, sids, self.headers
         )
         for each in subscriptions:
             each.delivered += stop - start
-        self._send_messages(data, (stop - start) * len(subscriptions), content_bytes, now)
+        self._send_messages(data, (stop - start) * len(sids), content_bytes, stretch.now)
 
     def _takes_everything(self, subscription: Subscription) -> bool:
         """Tell whether it does not depend on the messages which ones a subscription is sent."""

@@ -267,11 +267,11 @@ class ManyAtOnce(Recorder):
         self.calls = 0
 
     def receive(self, stretch: Stretch) -> None:
-        self.receive_for_each([stretch.subscription], stretch.run, stretch.start, stretch.stop)
+        self.receive_for_each([stretch.subscription], stretch)
 
-    def receive_for_each(self, subscriptions, run, start, stop, *_given) -> None:
+    def receive_for_each(self, subscriptions: list[Subscription], stretch: Stretch) -> None:
         self.calls += 1
-        self.heard += [(each.sid, at) for each in subscriptions for at in range(start, stop)]
+        self.heard += [(each.sid, at) for each in subscriptions for at in stretch.indices]
 
     def deliver_frames(self, *given) -> None:
         raise AssertionError("these are for consumers")

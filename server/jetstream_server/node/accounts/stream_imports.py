@@ -211,18 +211,9 @@ class Shadow:
         except Exception as error:
             self.importer.containment.contain(error, now)
 
-    def receive_for_each(
-        self,
-        subscriptions: list[Subscription],
-        run: PubRun,
-        start: int,
-        stop: int,
-        sender: Sender | None,
-        now: int,
-    ) -> None:
-        """Deliver messages once for each; it stands for one subscription, so that is one."""
-        for each in subscriptions:
-            self.receive(Stretch(run, start, stop, each, sender, now))
+    def receive_for_each(self, subscriptions: list[Subscription], stretch: Stretch) -> None:
+        """Deliver messages once for each subscription. It stands for one, so that is once."""
+        self.receive(stretch)
 
     def takes(self, sender: Sender | None) -> bool:
         """Tell whether what somebody has published comes through."""
