@@ -9,7 +9,7 @@ from typing import Any
 
 from jetstream_spark.errors import RequestRefusedError
 
-WITHIN_S = 30.0
+WITHIN_S = 60.0
 _ID = re.compile(rb"Nats-Msg-Id: [^\r]*\r\n")
 
 

@@ -43,7 +43,7 @@ def run(example: str, **environment: str) -> subprocess.CompletedProcess[str]:
     # nothing is compiled.
     command = [sys.executable, f"{example}.py"]
     return subprocess.run(
-        command, env=variables, cwd=EXAMPLES, capture_output=True, text=True, timeout=280
+        command, env=variables, cwd=EXAMPLES, capture_output=True, text=True, timeout=560
     )
 
 
@@ -66,7 +66,7 @@ def test_every_example_is_expected_to_say_something() -> None:
 
 @pytest.mark.spark
 @pytest.mark.genuine
-@pytest.mark.timeout(300)  # a Spark session, on however busy a machine
+@pytest.mark.timeout(600)  # a Spark session, on however busy a machine
 @pytest.mark.parametrize("example", OF_THEIR_OWN)
 def test_an_example_of_its_own_runs(example, genuine) -> None:
     result = run(example, JETSTREAM_URL=genuine.url)
@@ -130,7 +130,7 @@ def told(genuine, tmp_path_factory) -> dict[str, str]:
         env=environment,
         capture_output=True,
         text=True,
-        timeout=500,
+        timeout=900,
     )
     assert result.returncode == 0, result.stderr
     sections = result.stdout.split("== ")[1:]
@@ -139,7 +139,7 @@ def told(genuine, tmp_path_factory) -> dict[str, str]:
 
 @pytest.mark.spark
 @pytest.mark.genuine
-@pytest.mark.timeout(540)
+@pytest.mark.timeout(960)
 @pytest.mark.parametrize("example", [story for story in STORIES if story not in OF_THEIR_OWN])
 def test_an_example_runs(example, told) -> None:
     assert EXPECTED[example] in told[example]
@@ -147,7 +147,7 @@ def test_an_example_runs(example, told) -> None:
 
 @pytest.mark.spark
 @pytest.mark.genuine
-@pytest.mark.timeout(540)
+@pytest.mark.timeout(960)
 def test_the_cells_of_the_notebook_run(told) -> None:
     assert "[]\n" in told["notebook"], "validate found something"
     assert "|     100|   21.5|" in told["notebook"]
@@ -156,7 +156,7 @@ def test_the_cells_of_the_notebook_run(told) -> None:
 
 @pytest.mark.spark
 @pytest.mark.genuine
-@pytest.mark.timeout(540)
+@pytest.mark.timeout(960)
 def test_the_readme_example_runs_as_pasted(told) -> None:
     assert told["readme"].count("|copies.") == 3
 

@@ -120,7 +120,7 @@ def served() -> set[str]:
     url = f"http://127.0.0.1:{port}/metrics"
     with (
         JetStreamServer(arguments=["-m", str(port)]),
-        urllib.request.urlopen(url, timeout=10) as answer,
+        urllib.request.urlopen(url, timeout=60) as answer,
     ):
         text = answer.read().decode()
     registry = CollectorRegistry()

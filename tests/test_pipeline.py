@@ -15,7 +15,7 @@ from jetstream_spark.client.blocking import Blocking, this_host
 from jetstream_spark.client.control import Control
 from jetstream_spark.options.format_options import SinkOptions
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(560)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(1100)]
 
 ROOT = Path(__file__).parents[1]
 EXAMPLE = ROOT / "examples" / "pipeline"
@@ -45,7 +45,7 @@ def run(spec: Path, url: str) -> None:
         env=environment,
         capture_output=True,
         text=True,
-        timeout=260,
+        timeout=520,
     )
     assert done.returncode == 0, (done.stdout + done.stderr)[-6000:]
 

@@ -8,12 +8,11 @@ import threading
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
-import nats
 import pytest
 from nats.aio.client import Client
 
 from jetstream_spark.embedded import JetStreamServer
-from tests import nursery
+from tests import nursery, patient_client
 from tests.ports import free_port
 
 Session = Callable[[Client], Awaitable[None]]
@@ -35,7 +34,7 @@ def run(request: pytest.FixtureRequest) -> Callable[[Session], None]:
         url = request.getfixturevalue("genuine").url
 
     async def main(session: Session) -> None:
-        client = await nats.connect(url)
+        client = await patient_client.connect(url)
         try:
             await session(client)
         finally:

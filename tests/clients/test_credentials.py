@@ -8,10 +8,11 @@ import importlib
 import sys
 from pathlib import Path
 
-import nats
 import nkeys
 import pytest
 from nats.errors import Error
+
+from tests import patient_client
 
 ROOT = Path(__file__).parents[2]
 
@@ -49,7 +50,7 @@ def test_a_credentials_file(serve, credentials, tmp_path):
     bad.write_text(CREDENTIALS % (credentials.users()["tiers"], seed("flat")))
 
     async def main() -> None:
-        client = await nats.connect(url, user_credentials=str(good))
+        client = await patient_client.connect(url, user_credentials=str(good))
         js = client.jetstream()
         info = await js.account_info()
         assert info.tiers is not None and info.tiers["R1"].limits.max_streams == 2
@@ -57,6 +58,6 @@ def test_a_credentials_file(serve, credentials, tmp_path):
         assert (await js.publish("s", b"x")).seq == 1
         await client.close()
         with pytest.raises(Error, match=r"(?i)authorization violation"):
-            await nats.connect(url, user_credentials=str(bad), allow_reconnect=False)
+            await patient_client.connect(url, user_credentials=str(bad), allow_reconnect=False)
 
     asyncio.run(main())

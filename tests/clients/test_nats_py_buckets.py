@@ -17,7 +17,7 @@ import nats.js.errors
 import pytest
 from nats.js import api
 
-SECONDS = 10
+SECONDS = 60
 
 
 async def until(expected, ask):

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-pytestmark = pytest.mark.genuine
+pytestmark = [pytest.mark.genuine, pytest.mark.timeout(600)]
 BEFORE, AFTER = 100, 30_000
 PADDING = b"x" * 2_000
 

@@ -13,7 +13,7 @@ from jetstream_spark.client.flow import Flow
 from jetstream_spark.errors import ConnectionFailedError
 from jetstream_spark.options.format_options import SinkOptions
 
-pytestmark = pytest.mark.genuine
+pytestmark = [pytest.mark.genuine, pytest.mark.timeout(600)]
 
 
 def connection(url: str, **options: str):

@@ -8,7 +8,7 @@ import random
 
 import pytest
 
-pytestmark = pytest.mark.genuine
+pytestmark = [pytest.mark.genuine, pytest.mark.timeout(600)]
 COUNT = 20_000
 # `make soak` sets CLUSTER_ROUNDS, and each round gets more.
 BLOWS = 6 if "CLUSTER_ROUNDS" in os.environ else 2

@@ -25,7 +25,9 @@ class Stream:
         self._credentials = credentials or {}
         self.name = f"S{next(_numbers)}"
         self.subject = self.name.lower()
-        self.control = Blocking(Control(this_host(), self.sink().connection, "test"))
+        # A message that is sent again because its ack was late would be there twice.
+        patient = self.sink(requestTimeout="60s").connection
+        self.control = Blocking(Control(this_host(), patient, "test"))
         body = {"name": self.name, "subjects": [f"{self.subject}.>"], **config}
         self.control.request(f"STREAM.CREATE.{self.name}", body)
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import threading
+import time
 from collections.abc import Callable, Generator, Iterable
 from typing import Any
 
@@ -86,6 +88,7 @@ class Stall:
         self._held = bytearray()
         self._socket: socket.socket | None = None
         self._link: Link | None = None
+        self._holds = threading.Event()
 
     def through(self, operation: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
         """The same operation over this network."""
@@ -96,17 +99,30 @@ class Stall:
         if sent and self._link is None and self._is_held(sent):
             self._link = effect.link
             self._socket = effect.link.carrier.socket.dup()
+            self._holds.set()
         if sent and effect.link is self._link:
             self._held += sent
             effect.link.outgoing.clear()
         return ()
+
+    def let_go_after(self, seconds: float, *, is_lost: bool = False) -> threading.Thread:
+        """Let go so long after it began to stall; return the thread that does."""
+
+        def wait() -> None:
+            assert self._holds.wait(60), "nothing was held"
+            time.sleep(seconds)
+            self.let_go(is_lost=is_lost)
+
+        thread = threading.Thread(target=wait)
+        thread.start()
+        return thread
 
     def let_go(self, *, is_lost: bool = False) -> None:
         """Deliver what was kept, unless it is lost; then the end of the connection. Return when
         the server has read all of it, and ended it too."""
         assert self._socket is not None, "nothing was held"
         with self._socket as kept:
-            kept.settimeout(30)
+            kept.settimeout(60)
             if not is_lost:
                 kept.sendall(self._held)
             kept.shutdown(socket.SHUT_WR)

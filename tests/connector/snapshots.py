@@ -10,7 +10,7 @@ from typing import Any
 from jetstream_spark.client.blocking import Blocking
 from tests.leasing import lease
 
-PATIENCE_S = 10.0
+PATIENCE_S = 60.0
 
 
 @dataclass

@@ -7,7 +7,6 @@ import itertools
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-import nats
 import pyarrow as pa
 from nats.js.object_store import ObjectStore
 from pyspark.sql.types import ArrayType, BinaryType, MapType, StringType, StructType
@@ -20,6 +19,7 @@ from jetstream_spark.sink.ledger import Scope, ScopeKind
 from jetstream_spark.sink.sink import Sink, WrittenPartition
 from jetstream_spark.source.batch_reader import BatchReader
 from jetstream_spark.validation import columns
+from tests import patient_client
 
 KINDS = {
     "name": StringType(),
@@ -48,13 +48,13 @@ class Store:
 
     def _session(self, work: Callable[[Any], Awaitable[Any]]) -> Any:
         async def main() -> Any:
-            client = await nats.connect(self.url)
+            client = await patient_client.connect(self.url)
             try:
                 return await work(client)
             finally:
                 await client.close()
 
-        return asyncio.run(asyncio.wait_for(main(), 30))
+        return asyncio.run(asyncio.wait_for(main(), 60))
 
     def ask(self, work: Callable[[ObjectStore], Awaitable[Any]]) -> Any:
         """What nats-py's store answers."""

@@ -39,7 +39,7 @@ class Source:
 
     def join(self) -> None:
         for thread in self.threads:
-            thread.join(10)
+            thread.join(60)
             assert not thread.is_alive()
 
 
@@ -55,7 +55,7 @@ def test_short_batches_are_read_before_they_are_wanted() -> None:
     ahead = read_ahead(source)
     assert number_of(next(ahead)) == 0
     for _ in range(20):
-        assert source.read.acquire(timeout=10)
+        assert source.read.acquire(timeout=60)
     assert [number_of(each) for each in ahead] == list(range(1, 20))
 
 
@@ -64,10 +64,10 @@ def test_of_long_batches_only_the_next_one_is_read() -> None:
     ahead = read_ahead(source)
     for number in range(4):
         assert number_of(next(ahead)) == number
-        assert source.read.acquire(timeout=10)
+        assert source.read.acquire(timeout=60)
         if number < 3:
             # The next one at most: the one behind it has no room.
-            assert source.read.acquire(timeout=10)
+            assert source.read.acquire(timeout=60)
             assert not source.read.acquire(blocking=False)
             source.read.release()
     source.join()
@@ -107,5 +107,5 @@ def test_a_generator_is_closed_in_the_thread_that_ran_it() -> None:
     ahead = read_ahead(made())
     next(ahead)
     ahead.close()  # type: ignore[attr-defined]
-    assert is_closed.wait(10)
+    assert is_closed.wait(60)
     assert closed_in != [threading.current_thread()]

@@ -192,7 +192,7 @@ def test_permissions(strict, make_stream):
     everything = {"user": "all", "password": "x"}
     stream = make_stream(strict.url, everything)
     stream.control.request_message(f"{stream.subject}.x", b"1")
-    options = {"servers": strict.url, "stream": stream.name, "requestTimeout": "2s"}
+    options = {"servers": strict.url, "stream": stream.name, "requestTimeout": "60s"}
     narrow = options | {"user": "narrow", "password": "x"}
     assert ask(options | everything, "read") == []
     assert only(ask(narrow, "read")).startswith("[PERMISSION_DENIED]")

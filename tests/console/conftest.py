@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from jetstream_console.asking import monitor
 from jetstream_console.asking.api import Api
 from jetstream_console.asking.link import Target
 from jetstream_console.console import Console
@@ -23,6 +24,7 @@ from nicegui.testing import User, user_simulation
 
 from jetstream_spark.options.option_values import Secret
 from tests import nursery
+from tests.patient_client import connect
 from tests.ports import free_ports
 
 _numbers = itertools.count(1)
@@ -76,7 +78,7 @@ class Served:
             (f"nats://127.0.0.1:{self.port}",),
             user=user,
             password=Secret(user),
-            request_timeout_s=changed.pop("request_timeout_s", 20.0),
+            request_timeout_s=changed.pop("request_timeout_s", 60.0),
         )
         given = {
             "target": target,
@@ -138,6 +140,12 @@ def name() -> str:
     return f"S{next(_numbers)}"
 
 
+@pytest.fixture(autouse=True)
+def patient_monitor(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the monitoring waited for as long as everything else."""
+    monkeypatch.setattr(monitor, "_TIMEOUT_S", 60.0)
+
+
 class World:
     """A console that is connected, and a client beside it that makes what is looked at."""
 
@@ -164,8 +172,7 @@ class World:
 async def world_of(server: Served, **settings: Any) -> AsyncIterator[World]:
     """Connect a console to a server."""
     console = Console(server.settings(**settings))
-    client = Client()
-    await client.connect(f"nats://all:all@127.0.0.1:{server.port}")
+    client = await connect(f"nats://all:all@127.0.0.1:{server.port}")
     console.open()
     while not console.link.state.is_connected:
         await asyncio.sleep(0.005)
@@ -179,7 +186,7 @@ async def world_of(server: Served, **settings: Any) -> AsyncIterator[World]:
 @pytest.fixture
 def run() -> Callable[[Awaitable[None]], None]:
     """Return what runs a coroutine to its end."""
-    return lambda work: asyncio.run(asyncio.wait_for(work, 60))
+    return lambda work: asyncio.run(asyncio.wait_for(work, 110))
 
 
 @pytest.fixture

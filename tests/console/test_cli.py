@@ -11,10 +11,11 @@ import sys
 from typing import Protocol
 
 import httpx
-import nats
 import nicegui
 import pytest
 from jetstream_console.asking.object_stores import place_of
+
+from tests import patient_client
 
 STRANGER = {"Host": "stranger.example"}
 
@@ -29,8 +30,9 @@ def start(
     server: Listening, *arguments: str, **environment: str
 ) -> tuple[subprocess.Popen[str], str]:
     """Start the command, and return it and its address; it may not listen yet."""
-    command = [sys.executable, "-m", "jetstream_console", "--port", "0", *arguments]
-    command += ["--servers", f"nats://127.0.0.1:{server.port}", "--user", "all"]
+    # Whether servers answer soon is for the machine to say.
+    command = [sys.executable, "-m", "jetstream_console", "--port", "0", "--timeout", "60"]
+    command += [*arguments, "--servers", f"nats://127.0.0.1:{server.port}", "--user", "all"]
     process = subprocess.Popen(
         [*command, "--password", "env:WORD"],
         stdout=subprocess.PIPE,
@@ -46,13 +48,13 @@ def start(
 
 def get(address: str, **given) -> httpx.Response:
     transport = httpx.HTTPTransport(retries=8)
-    with httpx.Client(transport=transport, timeout=30, trust_env=False) as client:
+    with httpx.Client(transport=transport, timeout=60, trust_env=False) as client:
         return client.get(address, **given)
 
 
 def end(process: subprocess.Popen[str]) -> None:
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=30)
+    _, said = process.communicate(timeout=60)
     assert "Traceback" not in said, said
 
 
@@ -69,7 +71,7 @@ Sec-Fetch-Site: %s
 def said(address: str, request: str) -> bytes:
     """Return how an answer begins to what no library would send."""
     host, port = address.removeprefix("http://").split(":")
-    with socket.create_connection((host, int(port)), timeout=30) as wire:
+    with socket.create_connection((host, int(port)), timeout=60) as wire:
         wire.sendall(request.replace("\n", "\r\n").encode() + b"\r\n")
         return wire.recv(12)
 
@@ -77,13 +79,13 @@ def said(address: str, request: str) -> bytes:
 def leave(address: str, request: str) -> None:
     """Ask for a page, and go away at once."""
     host, port = address.removeprefix("http://").split(":")
-    with socket.create_connection((host, int(port)), timeout=30) as wire:
+    with socket.create_connection((host, int(port)), timeout=60) as wire:
         wire.sendall(request.replace("\n", "\r\n").encode() + b"\r\n")
 
 
 async def damage(port: int) -> None:
     """Put an object, and then more content than it should have."""
-    client = await nats.connect(f"nats://all:all@127.0.0.1:{port}")
+    client = await patient_client.connect(f"nats://all:all@127.0.0.1:{port}")
     store = await client.jetstream().create_object_store("DAMAGED")
     for name in ("good", "bad"):
         info = await store.put(name, bytes(300_000))

@@ -17,7 +17,7 @@ class Raw:
 
     def __init__(self, url: str) -> None:
         host, _, port = url.removeprefix("nats://").rpartition(":")
-        self.socket = socket.create_connection((host, int(port)), timeout=20)
+        self.socket = socket.create_connection((host, int(port)), timeout=60)
         self.buffer = b""
         self.until(b"\r\n")
         self.write(

@@ -25,7 +25,7 @@ from tests.ports import free_port
 
 ROUNDS = int(os.environ.get("FUZZ_ROUNDS", "1"))
 SEED = int(os.environ.get("FUZZ_SEED", "0"))
-ANSWER_SECONDS = 20.0
+ANSWER_SECONDS = 60.0
 CONNECT = b'CONNECT {"verbose":false,"pedantic":false,"headers":true,"no_responders":true}\r\n'
 
 

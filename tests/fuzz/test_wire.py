@@ -144,7 +144,7 @@ def test_memory_returns(rounds, unharmed, connect):
     files = unharmed.open_files()
     for _ in range(8 * rounds):
         load()
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while unharmed.open_files() > files and time.monotonic() < deadline:
         time.sleep(0.05)
     assert unharmed.open_files() <= files

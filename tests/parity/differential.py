@@ -37,7 +37,7 @@ ROUNDS: dict[str, Callable[[Random], list[Step]]] = {
     "pulls": pull_round,
 }
 # How long one server may take longer than the other for an answer, or for more of it.
-_LATE_SECONDS = 2.0
+_LATE_SECONDS = 30.0
 _TRIES_MAX = 150
 # How often a round is played in which the genuine server has more than one answer (`lanes.py`).
 _PLAYS_MAX = 4
@@ -112,7 +112,7 @@ class Side:
     def request(self, subject: str) -> dict[str, list[str] | None]:
         """Return the answer of the API to an empty request."""
         self.ask(Step(f"$JS.API.{subject}"))
-        (answer,) = self.answers(1, 10)[:1]
+        (answer,) = self.answers(1, 60)[:1]
         self.wire.inbox[self.sid].clear()
         body: dict[str, list[str] | None] = json.loads(answer.payload)
         return body

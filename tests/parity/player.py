@@ -90,7 +90,7 @@ RAW_SECONDS = 0.2
 EVENTS = "$JS.EVENT.>"
 AUDITS = "$JS.EVENT.ADVISORY.API"
 EVENT_SECONDS = 0.05
-UNTIL_SECONDS = 20.0
+UNTIL_SECONDS = 60.0
 UNTIL_STEP_SECONDS = 0.05
 _INTERNAL = re.compile(r"\.JS_(MIRROR|SRC)_")
 # Given to both servers before a SIGKILL: the genuine one writes what consumers delivered later.
@@ -259,7 +259,7 @@ class Play:
 
     def _message(self, name: str, seconds: float) -> Message | None:
         wire, sid = self.named[name]
-        return wire.message(sid, seconds)
+        return wire.silence(sid, seconds)
 
     def _silence(self, name: str, milliseconds: str) -> Message | None:
         wire, sid = self.named[name]
@@ -477,7 +477,7 @@ class Play:
         assert port is not None, "the configuration has no monitoring port"
         path, _, keys = text.partition(" ")
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{port[1]}{path}", timeout=5) as page:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port[1]}{path}", timeout=60) as page:
                 status, kind, body = page.status, page.headers["Content-Type"], page.read().decode()
         except urllib.error.HTTPError as error:
             status, kind, body = error.code, error.headers["Content-Type"], error.read().decode()

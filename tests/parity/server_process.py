@@ -77,7 +77,7 @@ class ServerProcess:
             subprocess.run(["docker", "kill", "--signal", name, self.folder.name], check=True)
         else:
             self.process.send_signal(signum)
-        return self.process.wait(20)
+        return self.process.wait(60)
 
     @property
     def is_container(self) -> bool:

@@ -127,7 +127,7 @@ class Watch:
 
     def told(self, count):
         lines = []
-        while len(lines) < count and (message := self.wire.message(self.sid, 4)) is not None:
+        while len(lines) < count and (message := self.wire.message(self.sid, 30)) is not None:
             text = message.payload.decode()
             # Their own account's connections are told at times of each server's choosing.
             if '"acc":"SYS"' not in text:
@@ -141,7 +141,7 @@ class Watch:
         inbox = f"_INBOX.{time.monotonic_ns()}"
         sid = self.wire.subscribe(inbox)
         self.wire.publish(subject, body, inbox)
-        message = self.wire.message(sid, 4)
+        message = self.wire.message(sid, 30)
         return message.payload.decode() if message is not None else "silence"
 
     def end(self):
@@ -173,7 +173,7 @@ def test_system_events_and_commands(both, player, tmp_path):
             late = watch.log_in("late", "late")
             watch.configure()
             lines.append(watch.request(f"{base}.RELOAD"))
-            lines += late.ending(4)[-1:]
+            lines += late.ending(30)[-1:]
             return lines
         finally:
             watch.end()
@@ -195,9 +195,9 @@ def test_lame_duck(both, player, tmp_path):
         try:
             client = watch.log_in("a", "one")
             watch.server.process.send_signal(signal.SIGUSR2)
-            infos = [line for line in client.ending(9) if line.startswith("INFO")]
+            infos = [line for line in client.ending(60) if line.startswith("INFO")]
             last = json.loads(infos[-1][5:])
-            return last["ldm"], last.get("connect_info"), watch.server.process.wait(20)
+            return last["ldm"], last.get("connect_info"), watch.server.process.wait(60)
         finally:
             watch.end()
 

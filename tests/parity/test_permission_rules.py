@@ -85,10 +85,10 @@ def _play(wire: Callable[..., Any], port: int, name: str, cases: list[Case]) -> 
     for case, connect in zip(cases, connects[1:], strict=True):
         client = wire(port, connect)
         client.write(f"SUB {case.subject} {case.queue} 1\r\nPING\r\n".encode())
-        first = client.line(5).decode()
+        first = client.line(60).decode()
         case.fault[name] = "" if first == "PONG" else first
         if first != "PONG":
-            client.line(5)
+            client.line(60)
         root.write(b"".join(b"PUB %b 0\r\n\r\n" % subject.encode() for subject in SUBJECTS))
         root.settle()
         client.settle()

@@ -282,7 +282,7 @@ class ServerProcess:
         assert self.process.stderr is not None
         with self.process.stderr as log:
             self.said += log.read()
-        return self.process.wait(20)
+        return self.process.wait(60)
 
 
 @pytest.fixture

@@ -102,7 +102,7 @@ sys.exit(main())
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupt_during_the_imports_ends_without_a_word(number, at_first):
     command = [sys.executable, "-c", _INTERRUPTED, number.name, at_first]
-    done = subprocess.run(command, capture_output=True, timeout=30)
+    done = subprocess.run(command, capture_output=True, timeout=60)
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
 
 
@@ -113,7 +113,7 @@ def test_a_store_that_is_a_file_is_named_as_the_genuine_server_does(tmp_path, na
         store.mkdir()
     (store / name).write_bytes(b"")
     command = [sys.executable, "-m", "jetstream_server", "-js", "-sd", str(store), "-p", "-1"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=30)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode == 1
     assert "[FTL] Can't start JetStream: storage directory is not a directory" in done.stderr
 

@@ -78,7 +78,7 @@ class Process:
         assert self.process.stderr is not None
         with self.process.stderr as log:
             self.said += log.read()
-        return self.process.wait(20)
+        return self.process.wait(60)
 
 
 class Client:
@@ -289,7 +289,7 @@ def test_the_queue_to_the_disk_ends_the_process(server, witness):
         witness.api("STREAM.CREATE.DISK", {"name": "DISK", "subjects": ["d.>"]})
         witness.ask("d.a", b"x")
     server.said += server.process.stderr.read()
-    assert server.process.wait(20) == 2 and "[FTL] internal error: PlantedError" in server.said
+    assert server.process.wait(60) == 2 and "[FTL] internal error: PlantedError" in server.said
 
 
 @pytest.mark.parametrize("error", ["PlantedError", "MemoryError"])
@@ -301,7 +301,7 @@ def test_the_pump_and_a_lack_of_memory_end_the_process(server, witness, tmp_path
         else:
             Client(server, name="pump")
     server.said += server.process.stderr.read()
-    assert server.process.wait(20) == 2 and f"[FTL] internal error: {error}" in server.said
+    assert server.process.wait(60) == 2 and f"[FTL] internal error: {error}" in server.said
     again = Process(tmp_path)
     try:
         assert Client(again).api("STREAM.INFO.W")["state"]["messages"] == witness.served

@@ -15,6 +15,8 @@ import nats.errors
 import nats.js.errors
 import pytest
 
+from tests import patient_client
+
 BLOCK_BYTES = 8 * 1024 * 1024
 PAYLOAD = b"x" * 60_000
 
@@ -38,7 +40,7 @@ async def info(connection, stream: str) -> dict:
 
 
 async def fill(url: str) -> None:
-    connection = await nats.connect(url)
+    connection = await patient_client.connect(url)
     context = connection.jetstream()
     await context.add_stream(name="GOOD", subjects=["good"])
     # A short window: else the ids in it are read at the start, and the damage with them.
@@ -51,7 +53,7 @@ async def fill(url: str) -> None:
 
 async def meet_the_damage(url: str) -> dict:
     """Read the damaged stream by every path, then look whether the rest still serves."""
-    connection = await nats.connect(url)
+    connection = await patient_client.connect(url)
     context = connection.jetstream()
     consumer = await context.pull_subscribe("bad", "C", stream="BAD")
     with pytest.raises((nats.errors.TimeoutError, nats.js.errors.APIError)):
@@ -66,7 +68,7 @@ async def meet_the_damage(url: str) -> dict:
 
 
 async def check_offline(url: str) -> dict:
-    connection = await nats.connect(url)
+    connection = await patient_client.connect(url)
     refused = await info(connection, "BAD")
     context = connection.jetstream()
     assert (await context.get_msg("GOOD", 2)).data == b"more"
@@ -75,7 +77,7 @@ async def check_offline(url: str) -> dict:
 
 
 async def check_online(url: str) -> int:
-    connection = await nats.connect(url)
+    connection = await patient_client.connect(url)
     found = await info(connection, "BAD")
     await connection.close()
     return found["state"]["messages"]
@@ -134,14 +136,14 @@ def test_a_torn_tail_is_cut_and_logged(serve, tmp_path):
 
 def test_a_flipped_byte_in_the_journal_of_a_killed_server_is_told(serve, tmp_path):
     async def make(url: str) -> None:
-        connection = await nats.connect(url)
+        connection = await patient_client.connect(url)
         context = connection.jetstream()
         for name in ("NAMELESS", "BAD", "GOOD", "LAST"):
             await context.add_stream(name=name, subjects=[name])
         await connection.close()
 
     async def look(url: str) -> tuple[list[str], dict]:
-        connection = await nats.connect(url)
+        connection = await patient_client.connect(url)
         listed = json.loads((await connection.request("$JS.API.STREAM.LIST", timeout=20)).data)
         await connection.close()
         return sorted(each["config"]["name"] for each in listed["streams"]), listed.get("offline")

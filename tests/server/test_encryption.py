@@ -6,7 +6,7 @@ import asyncio
 import signal
 from pathlib import Path
 
-import nats
+from tests import patient_client
 
 WORDS = ["Payload-42", "subject-42", "Consumer42", "Header-42", "Description-42"]
 
@@ -21,21 +21,21 @@ def config(folder: Path, key: str, previous: str = "", cipher: str = "aes") -> s
 
 
 async def fill(url: str) -> None:
-    connection = await nats.connect(url)
+    connection = await patient_client.connect(url)
     context = connection.jetstream()
     await context.add_stream(name="S", subjects=["s.>"], description=WORDS[4])
     payload = (WORDS[0] * 400).encode()
     for number in range(800):
         await context.publish(f"s.{WORDS[1]}.{number % 9}", payload, headers={"A": WORDS[3]})
     subscription = await context.pull_subscribe(f"s.{WORDS[1]}.1", WORDS[2])
-    for message in await subscription.fetch(20):
+    for message in await subscription.fetch(20, timeout=60):
         await message.ack_sync()
     await context.delete_msg("S", 3)
     await connection.close()
 
 
 async def check(url: str) -> None:
-    connection = await nats.connect(url)
+    connection = await patient_client.connect(url)
     context = connection.jetstream()
     info = await context.stream_info("S")
     assert (info.state.messages, info.state.last_seq) == (799, 800)

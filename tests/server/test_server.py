@@ -39,7 +39,7 @@ def test_log_lines_come_in_the_order_that_tools_expect(start_server, tmp_path):
     ]
     assert places == sorted(places)
     port = server.listening("http monitor")
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=5) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=60) as answer:
         assert json.loads(answer.read()) == {"status": "ok"}
 
 
@@ -56,7 +56,7 @@ def test_pid_and_ports_files(start_server, tmp_path):
 def test_a_second_server_on_one_folder_is_refused(start_server, tmp_path):
     first = start_server("-js", "-sd", str(tmp_path))
     second = start_server("-js", "-sd", str(tmp_path))
-    assert second.process.wait(20) == 1
+    assert second.process.wait(60) == 1
     for word in ("[FTL]", "another server", str(tmp_path)):
         assert word in second.said
     assert first.end() == 0
@@ -66,7 +66,7 @@ def test_a_port_in_use_is_one_clear_line(start_server):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         server = start_server("-p", str(port))
-        assert server.process.wait(20) == 1
+        assert server.process.wait(60) == 1
         assert "[FTL] Error listening on port" in server.said and "already in use" in server.said
         assert "Traceback" not in server.said
 
@@ -75,14 +75,15 @@ def test_a_folder_that_cannot_be_used_is_one_clear_line(start_server, tmp_path):
     blocked = tmp_path / "file"
     blocked.write_text("not a folder")
     server = start_server("-js", "-sd", str(blocked))
-    assert server.process.wait(20) == 1
+    assert server.process.wait(60) == 1
     assert "[FTL]" in server.said and "Traceback" not in server.said
 
 
 def test_users_from_a_configuration_file(start_server, tmp_path):
     config = Path(tmp_path / "a.conf")
     config.write_text(
-        f'authorization {{ user: ann, password: pw }}\njetstream: {{ store_dir: "{tmp_path}" }}\n'
+        "authorization { user: ann, password: pw, timeout: 60 }\n"
+        f'jetstream: {{ store_dir: "{tmp_path}" }}\n'
     )
     server = start_server("-c", str(config))
     client = socket.create_connection(("127.0.0.1", server.port))
@@ -156,7 +157,7 @@ def test_a_lame_duck_moves_its_clients_on(start_server, tmp_path):
     while data := client.recv(4096):
         told += data
     assert b'"ldm":true' in told
-    assert server.process.wait(20) == 0
+    assert server.process.wait(60) == 0
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", server.port))
 
@@ -178,7 +179,7 @@ def test_every_listener_of_every_address_takes_both_families(start_server, tmp_p
     families = ["127.0.0.1"] + (["::1"] if socket.has_dualstack_ipv6() else [])
     for address in families:
         for kind, port in ports.items():
-            with socket.create_connection((address, port), 5) as client:
+            with socket.create_connection((address, port), 60) as client:
                 if kind != "client":
                     client.sendall(b"GET /varz HTTP/1.1\r\nHost: h\r\n\r\n")
                 assert client.recv(4096).startswith(b"INFO {" if kind == "client" else b"HTTP/1.1")

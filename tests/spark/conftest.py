@@ -71,14 +71,14 @@ class JetStream:
     def __init__(self, kind: str, url: str) -> None:
         self.kind = kind
         self.url = url
-        self.control = Blocking(
-            Control(this_host(), SinkOptions.parse({"servers": url}).connection, "test")
-        )
+        # A message that is sent again because its ack was late would be there twice.
+        patient = SinkOptions.parse({"servers": url, "requestTimeout": "60s"}).connection
+        self.control = Blocking(Control(this_host(), patient, "test"))
 
     def create_stream(self, name: str, **config: Any) -> None:
         """Create a stream that collects `<name>.>` unless told otherwise."""
         body = {"name": name, "subjects": [f"{name}.>"], "storage": "file", **config}
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while True:
             try:
                 self.control.request(f"STREAM.CREATE.{name}", body)
@@ -115,9 +115,9 @@ class JetStream:
                     publish_frame(subject.encode(), payload, headers=headers)
                     for subject, payload in run[:-1]
                 )
-                flow.send(frames, time.monotonic() + 30)
+                flow.send(frames, time.monotonic() + 60)
                 subject, payload = run[-1]
-                answer = json.loads(flow.request(subject.encode(), payload, 30, headers).payload)
+                answer = json.loads(flow.request(subject.encode(), payload, 60, headers).payload)
                 assert "error" not in answer, answer
 
     def publish_numbers(self, stream: str, start: int, stop: int) -> None:

@@ -15,7 +15,7 @@ from jetstream_spark.command.checkpoint import Checkpoint
 from jetstream_spark.command.main import main
 from jetstream_spark.command.synced_disk import SyncedDisk
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
 
 class Killed(Exception):  # noqa: N818

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-pytestmark = [pytest.mark.spark, pytest.mark.genuine]
+pytestmark = [pytest.mark.spark, pytest.mark.genuine, pytest.mark.timeout(300)]
 
 
 def test_rows_become_objects_and_are_read_and_watched(spark, jetstream, tmp_path) -> None:

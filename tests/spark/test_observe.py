@@ -15,7 +15,7 @@ from pyspark.errors import StreamingQueryException
 import jetstream_spark
 from jetstream_spark.task_report import OBSERVERS
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 PAGE = Path(__file__).parents[2] / "docs/command.md"
 TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
@@ -37,7 +37,7 @@ def test_a_query_is_observed_and_traceparent_goes_with_its_rows(spark, bundled, 
     query = sink.trigger(availableNow=True).start()
     query.awaitTermination()
     bus = spark._jsparkSession.sparkContext().listenerBus()
-    bus.waitUntilEmpty(30_000)  # listeners are told later, in a thread of their own
+    bus.waitUntilEmpty(100_000)  # listeners are told later, in a thread of their own
     found = {(one.metric.name, *one.labels): one.value for one in observation.samples}
     observation.stop()
     assert found["jetstream_spark_rows", "tracing"] == 2
@@ -58,7 +58,7 @@ def numbers_of(observation) -> dict[tuple[str, str], float]:
 
 
 def wait_for_listeners(spark) -> None:
-    spark._jsparkSession.sparkContext().listenerBus().waitUntilEmpty(30_000)
+    spark._jsparkSession.sparkContext().listenerBus().waitUntilEmpty(100_000)
 
 
 def test_what_tasks_read_and_write_is_told_of_each_query(spark, both_servers, tmp_path):
@@ -179,7 +179,7 @@ def test_the_console_reads_from_spark_s_event_log_how_a_query_ended(spark, bundl
         query = sink.trigger(availableNow=True).start()
         with contextlib.suppress(StreamingQueryException):
             query.awaitTermination()
-        context.listenerBus().waitUntilEmpty(30_000)
+        context.listenerBus().waitUntilEmpty(100_000)
         # Read while the application runs, and so the second time from where it was.
         found = asyncio.run(logs.look())
     context.removeSparkListener(made)

@@ -16,7 +16,7 @@ import pytest
 from tests.put_back import Place
 from tests.spark.conftest import JetStream
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 
 class Query:
@@ -51,7 +51,7 @@ class Query:
         """Read all that is there, then end."""
         query = self.start(availableNow=True)
         try:
-            assert query.awaitTermination(90), "the query did not end"
+            assert query.awaitTermination(250), "the query did not end"
         finally:
             query.stop()
 
@@ -120,13 +120,13 @@ def test_new_messages_arrive_and_lag_is_shown(jetstream, stream, query):
     try:
         for start in (0, 50, 100):
             jetstream.publish_numbers(stream, start, start + 50)
-            deadline = time.monotonic() + 60
+            deadline = time.monotonic() + 200
             while len(running.rows()) < start + 50 and time.monotonic() < deadline:
                 assert active.isActive, active.exception()
                 time.sleep(0.1)
         assert running.rows() == list(range(1, 151))
         # A batch is over a little before Spark tells about it.
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while (end := source_progress(active)["endOffset"]["streams"][stream]["next"]) < 151:
             assert time.monotonic() < deadline, end
             time.sleep(0.05)
@@ -143,7 +143,7 @@ def test_a_stream_that_matches_a_pattern_is_read_when_it_comes(jetstream, stream
     active = running.start(processingTime="200 milliseconds")
 
     def wait_for(count: int) -> None:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 200
         while len(running.rows()) < count and time.monotonic() < deadline:
             assert active.isActive, active.exception()
             time.sleep(0.1)
@@ -210,7 +210,7 @@ def test_a_server_that_was_given_an_older_copy_ends_the_query(spark, request, tm
         running = reads()
         active = running.start(processingTime="200 milliseconds")
         try:
-            deadline = time.monotonic() + 90
+            deadline = time.monotonic() + 200
             while len(running.rows()) < 100:
                 assert active.isActive and time.monotonic() < deadline, active.exception()
                 time.sleep(0.05)
@@ -218,7 +218,7 @@ def test_a_server_that_was_given_an_older_copy_ends_the_query(spark, request, tm
             server.control.stream_state(stream)  # over a new connection
             server.publish_numbers(stream, 1000, 1200)
             with pytest.raises(Exception, match=r"STREAM_TRUNCATED\] stream 'OLDER' was restored"):
-                active.awaitTermination(90)
+                active.awaitTermination(200)
         finally:
             active.stop()
         with pytest.raises(Exception, match="STREAM_TRUNCATED"):
@@ -254,7 +254,7 @@ _DRIVER = """
     for url, stream, folder in json.loads(sys.argv[1]):
         frame = spark.readStream.format("jetstream").option("servers", url)
         frame = frame.option("stream", stream).option("startingOffsets", "earliest")
-        frame = frame.option("maxOffsetsPerTrigger", "100").load()
+        frame = frame.option("maxOffsetsPerTrigger", "10").load()
         query = frame.writeStream.format("parquet").option("path", folder + "/rows")
         query.option("checkpointLocation", folder + "/checkpoint").start()
         folders.append(Path(folder, "checkpoint", "commits"))
@@ -293,7 +293,7 @@ def test_a_killed_driver_loses_and_repeats_nothing(spark, both_servers, tmp_path
         process.wait()
     for url, stream, folder in places:
         committed = len([f for f in Path(folder, "checkpoint/commits").glob("*") if f.suffix == ""])
-        assert 2 <= committed < 10, "it was killed on the way"
+        assert 2 <= committed < 100, "it was killed on the way"
         frame = spark.readStream.format("jetstream").option("servers", url).option("stream", stream)
         frame = frame.option("startingOffsets", "earliest").option("maxOffsetsPerTrigger", "400")
         query = frame.load().writeStream.format("parquet").option("path", f"{folder}/rows")

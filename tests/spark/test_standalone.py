@@ -22,7 +22,7 @@ import pytest
 import jetstream_spark
 import pyspark_jetstream
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(280)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 PAGE = Path(__file__).parents[2] / "docs/submit.md"
 SPARK_HOME = Path(pyspark.__file__).parent
@@ -189,7 +189,7 @@ def copied(server, spark) -> list[int]:
 
 
 def said(process: subprocess.Popen[str], folder: Path) -> str:
-    told = process.communicate(timeout=200)[0]
+    told = process.communicate(timeout=400)[0]
     assert process.returncode == 0, (folder / "errors.log").read_text()[-6000:]
     return told
 
@@ -197,7 +197,7 @@ def said(process: subprocess.Popen[str], folder: Path) -> str:
 def test_a_wheel_as_an_archive_while_a_worker_is_killed(submit, standalone, streams, folder, spark):
     streams.publish([(f"orders.{i % 7}", b"%d" % i) for i in range(ROWS)])
     process = submit("--archives")
-    deadline = time.monotonic() + 200
+    deadline = time.monotonic() + 400
     while streams.last_sequence("COPIES") < ROWS // 4:
         assert process.poll() is None, (folder / "errors.log").read_text()[-6000:]
         assert time.monotonic() < deadline, "nothing is copied"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import functions as f
 
-pytestmark = [pytest.mark.spark, pytest.mark.genuine]
+pytestmark = [pytest.mark.spark, pytest.mark.genuine, pytest.mark.timeout(300)]
 
 
 def rows(spark, stream: str, count: int, partitions: int = 3):

@@ -12,7 +12,7 @@ from pyspark.sql import functions as f
 
 from tests.forgotten_ids import until_forgotten
 
-pytestmark = [pytest.mark.spark, pytest.mark.genuine]
+pytestmark = [pytest.mark.spark, pytest.mark.genuine, pytest.mark.timeout(300)]
 
 
 @pytest.fixture

@@ -132,13 +132,12 @@ def test_what_is_no_answer_of_jetstream_is_named(payload):
 
 
 def test_a_wrong_domain_gets_no_answer_within_the_time(genuine):
-    options = SinkOptions.parse(
-        {"servers": genuine.url, "domain": "nowhere", "outageTimeout": "400ms"}
-    )
+    given = {"servers": genuine.url, "domain": "nowhere"}
+    options = SinkOptions.parse(given | {"requestTimeout": "100s", "outageTimeout": "400ms"})
     started = time.monotonic()
     with pytest.raises(NoRespondersError, match="domain or apiPrefix"):
         Blocking(Control(this_host(), options.connection)).stream_state("S")
-    assert time.monotonic() - started < 8  # a request may take 10 s, an outage 5 minutes
+    assert time.monotonic() - started < 60  # a request may take 100 s
 
 
 def test_a_publish_that_nobody_answers_asks_for_its_stream(stream):
@@ -147,7 +146,7 @@ def test_a_publish_that_nobody_answers_asks_for_its_stream(stream):
     with pytest.raises(StreamNotFoundError, match=stream.name) as raised:
         stream.control.request_message(f"{stream.subject}.a", b"", b"", stream.name)
     assert "make it again" in raised.value.remedy
-    assert time.monotonic() - started < 8  # a request may take 10 s, an outage 5 minutes
+    assert time.monotonic() - started < 50  # a request may take 60 s, an outage 5 minutes
     elsewhere = SinkOptions.parse(
         {"servers": stream.url, "domain": "nowhere", "outageTimeout": "400ms"}
     )

@@ -18,7 +18,7 @@ NAMES = {"b-source", "b-target", "KV_b-ledger"}
 @pytest.fixture
 def control() -> Iterator[Control]:
     with JetStreamServer() as server:
-        given = {"servers": server.url, "requestTimeout": "1s", "outageTimeout": "1s"}
+        given = {"servers": server.url, "requestTimeout": "60s", "outageTimeout": "60s"}
         options = SinkOptions.parse(given)
         yield Control(this_host(), options.connection, "test")
 
@@ -79,10 +79,12 @@ def test_subjects_that_a_stream_collects_are_refused(control):
 
 def test_streams_that_cannot_be_removed_are_named():
     with JetStreamServer() as server:
-        given = {"servers": server.url, "requestTimeout": "200ms", "outageTimeout": "200ms"}
-        control = Control(this_host(), SinkOptions.parse(given).connection, "test")
-        streams = of_a("one", control)
-        streams.create()
+        given = {"servers": server.url, "outageTimeout": "60s"}
+        patient = SinkOptions.parse(given).connection
+        of_a("one", Control(this_host(), patient, "test")).create()
+    given |= {"requestTimeout": "200ms", "outageTimeout": "200ms"}
+    control = Control(this_host(), SinkOptions.parse(given).connection, "test")
+    streams = of_a("one", control)
     with pytest.raises(BenchError, match="b-source, b-target, KV_b-ledger") as raised:
         streams.remove()
     assert "nats stream rm b-target" in raised.value.remedy

@@ -164,7 +164,7 @@ def serve(start_genuine, tmp_path):
         control.request("STREAM.CREATE.A", {"name": "A", "subjects": ["a.>"]})
         for number in range(3):
             control.request_message("a.b", b"%d" % number)
-        return {"servers": server.url, "user": "job", "password": "x", "requestTimeout": "1s"}
+        return {"servers": server.url, "user": "job", "password": "x", "requestTimeout": "60s"}
 
     yield start
     pool.close_all(this_host())

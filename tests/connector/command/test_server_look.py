@@ -16,7 +16,7 @@ from jetstream_spark.options.format_options import SinkOptions
 
 
 def connection(**options: str):
-    return SinkOptions.parse({"requestTimeout": "1s"} | options).connection
+    return SinkOptions.parse({"requestTimeout": "60s"} | options).connection
 
 
 def test_each_server_by_itself(genuine):

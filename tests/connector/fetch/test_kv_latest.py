@@ -55,7 +55,7 @@ class Bucket:
 
     def options(self, **options: object) -> SourceOptions:
         servers = ",".join(map(str, self.control.options.servers))
-        named = {"servers": servers, "bucket": self.name, "readTimeout": "5s"} | options
+        named = {"servers": servers, "bucket": self.name, "readTimeout": "60s"} | options
         return SourceOptions.parse({key: str(value) for key, value in named.items()})
 
     def values(self, **options: object) -> dict[str, bytes]:

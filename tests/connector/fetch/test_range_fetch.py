@@ -37,8 +37,14 @@ from jetstream_spark.options.format_options import SourceOptions
 from tests.leasing import lease
 
 
+@pytest.fixture(autouse=True)
+def short_silence(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have silence noticed soon, and not the half of a `readTimeout` that is never reached."""
+    monkeypatch.setattr(range_fetch, "SILENCE_MAX_S", 1.5)
+
+
 def source(url: str, name: str, **options: object) -> SourceOptions:
-    named = {"servers": url, "stream": name, "requestTimeout": "2s", "readTimeout": "3s"}
+    named = {"servers": url, "stream": name, "requestTimeout": "2s", "readTimeout": "60s"}
     return SourceOptions.parse({**named, **{key: str(value) for key, value in options.items()}})
 
 
@@ -48,9 +54,9 @@ def fill(stream, count: int, size: int = 0) -> None:
             publish_frame(f"{stream.subject}.{i % 10}".encode(), b"%d" % i + b"." * size)
             for i in range(count - 1)
         )
-        flow.send(frames, time.monotonic() + 20)
+        flow.send(frames, time.monotonic() + 60)
         last = b"%d" % (count - 1) + b"." * size
-        flow.request(f"{stream.subject}.{(count - 1) % 10}".encode(), last, 20)
+        flow.request(f"{stream.subject}.{(count - 1) % 10}".encode(), last, 60)
 
 
 def fetch(stream, start: int, stop: int, url: str = "", **options: object) -> Fetch:
@@ -118,7 +124,7 @@ def test_every_message_once_and_nothing_left_behind(stream):
     assert sequences(fetch(stream, 1, 3001, fetchBatch=700)) == list(range(1, 3001))
     assert sequences(fetch(stream, 500, 501)) == [500]
     assert sequences(fetch(stream, 7, 7)) == []
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while stream.control.consumers(stream.name) and time.monotonic() < deadline:
         time.sleep(0.02)
     assert stream.control.consumers(stream.name) == []
@@ -246,12 +252,13 @@ def test_what_is_removed_before_it_is_delivered_is_not_waited_for(stream, monkey
     deliver = range_fetch._RangeDelivery
 
     def too_late(*arguments):
-        monkeypatch.undo()
+        monkeypatch.setattr(range_fetch, "_RangeDelivery", deliver)
         stream.control.purge(stream.name, 11, f"{stream.subject}.3")
         return deliver(*arguments)
 
     monkeypatch.setattr(range_fetch, "_RangeDelivery", too_late)
-    assert sequences(fetch(stream, 1, 11, subjects=f"{stream.subject}.3", readTimeout="1s")) == []
+    monkeypatch.setattr(range_fetch, "SILENCE_MAX_S", 0.5)
+    assert sequences(fetch(stream, 1, 11, subjects=f"{stream.subject}.3")) == []
     assert range_fetch._RangeDelivery is deliver
 
 

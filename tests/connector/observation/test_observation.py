@@ -51,7 +51,7 @@ def test_a_port_of_its_own(spark):
     observation = jetstream_spark.observe(spark, prometheus=0)
     tell(spark)
     url = f"http://127.0.0.1:{observation.port}/metrics"
-    with urllib.request.urlopen(url, timeout=10) as answer:
+    with urllib.request.urlopen(url, timeout=60) as answer:
         text = answer.read().decode()
     assert 'jetstream_spark_lag_sequences{query="orders",stream="A"} 4.0' in text
     observation.stop()

@@ -246,7 +246,7 @@ def test_a_dead_letter_subject_that_no_stream_collects_ends_the_write(
     started = time.monotonic()
     with pytest.raises(PublishRefusedError, match=r"row 0 .*'nowhere\.dead'.* no stream collects"):
         write(stream, [rows(stream, [b"x" * 101])], publishRetries=2, **options)
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 60
 
 
 def test_rows_that_nobody_collects_are_waited_for_once(fast, make_stream) -> None:

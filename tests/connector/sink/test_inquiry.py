@@ -7,7 +7,6 @@ keeps a row from being written twice.
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -133,10 +132,9 @@ def until_all_is_taken(stream) -> None:
 def test_frames_of_a_connection_that_was_given_up_arrive_late(forgetful) -> None:
     """They lie in a network that stalls for longer than `ackTimeout` and the window together."""
     stall = Stall(carries_rows)
-    timer = threading.Timer(1.0, stall.let_go)
-    timer.start()
+    going_on = stall.let_go_after(1.0)
     run(stall.through(writing(forgetful, ackTimeout="200ms")))
-    timer.join()
+    going_on.join()
     until_all_is_taken(forgetful)
     assert contents(forgetful) == expected()
 
@@ -146,10 +144,9 @@ def test_frames_of_an_earlier_attempt_arrive_long_after_the_next_one_began(forge
     stall = Stall(carries_rows)
     with pytest.raises(NotAcknowledgedError):
         run(stall.through(writing(forgetful, ackTimeout="100ms", outageTimeout="100ms")))
-    timer = threading.Timer(0.8, stall.let_go)
-    timer.start()
+    going_on = stall.let_go_after(0.8)
     written = run(writing(forgetful))
-    timer.join()
+    going_on.join()
     until_all_is_taken(forgetful)
     assert contents(forgetful) == expected()
     assert written.rows == 100
@@ -166,10 +163,9 @@ def test_a_connection_that_stays_open_ends_the_write_and_not_in_silence(forgetfu
 def test_the_second_connection_loses_its_acks_too(forgetful) -> None:
     write = without_answer(writing(forgetful), carries_rows)
     stall = Stall(carries_rows)  # the first sending never arrives, the second one's acks are lost
-    timer = threading.Timer(0.5, lambda: stall.let_go(is_lost=True))
-    timer.start()
+    going_on = stall.let_go_after(0.5, is_lost=True)
     run(stall.through(delayed(write, WINDOW_S)))
-    timer.join()
+    going_on.join()
     assert contents(forgetful) == expected()
 
 

@@ -27,10 +27,10 @@ def test_who_listens_is_written_to_and_waited_for(stream, caplog) -> None:
         with pytest.raises(UnavailableError, match="a connection of somebody is still open"):
             run(wait)
         while (message := other.next_message()) is None:
-            other.receive_more(host.now() + 2)
+            other.receive_more(host.now() + 60)
         assert (message.subject, message.payload) == (inbox, b"")
         other.close()
-    run(until_gone(control, flow, [inbox], Patience(host, 5), "a connection of somebody"))
+    run(until_gone(control, flow, [inbox], Patience(host, 60), "a connection of somebody"))
     assert "trying again" in caplog.text
     flow.close()
 
@@ -42,8 +42,8 @@ def test_what_passes_the_queue_is_not_stored(stream) -> None:
 
 def test_a_subject_that_the_stream_does_not_collect_any_more_is_told_at_once(stream) -> None:
     host = BlockingHost()
-    control = Control(host, stream.sink().connection, "test", patience_s=60)
+    control = Control(host, stream.sink().connection, "test", patience_s=3600)
     started = host.now()
     with pytest.raises(StreamNotFoundError, match=r"does not collect 'nobodys\.x' any more"):
         run(pass_queue(control, stream.name, "nobodys.x"))
-    assert host.now() < started + 5
+    assert host.now() < started + 60

@@ -7,7 +7,6 @@ import re
 from pathlib import Path
 from typing import Any
 
-import nats
 import pytest
 
 from jetstream_spark.client.blocking import run, this_host
@@ -23,6 +22,7 @@ from jetstream_spark.object_info import CHUNK_BYTES
 from jetstream_spark.object_store import ObjectStore
 from jetstream_spark.sink.object_publisher import ObjectPublisher
 from jetstream_spark.sink.recovery import Recovery
+from tests import patient_client
 from tests.connector.cut_wires import outgoing, watched, without_answer
 from tests.connector.stores import Store, put
 
@@ -143,7 +143,7 @@ def test_without_a_ledger_they_stay_and_the_documented_way_removes_them(store) -
     exec(snippet, known)
 
     async def remove() -> None:
-        client = await nats.connect(store.url)
+        client = await patient_client.connect(store.url)
         await known["remove_unused_chunks"](client, store.name)
         await client.close()
 

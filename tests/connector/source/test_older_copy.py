@@ -42,7 +42,7 @@ def publish(stream, count: int) -> None:
 
 def query(stream, **options: str) -> Blocking:
     named = {"servers": stream.url, "stream": stream.name, "pollInterval": "1us"}
-    named |= {"startingOffsets": "earliest", "readTimeout": "2s"} | options
+    named |= {"startingOffsets": "earliest", "readTimeout": "60s"} | options
     return Blocking(StreamSource(BlockingHost(), SourceOptions.parse(named)))
 
 
@@ -55,7 +55,7 @@ def patiently(source: Blocking, at: Offsets) -> Offsets:
 
 
 def read(stream, start, end, **options: str) -> list[int]:
-    named = {"servers": stream.url, "stream": stream.name, "readTimeout": "2s"} | options
+    named = {"servers": stream.url, "stream": stream.name, "readTimeout": "60s"} | options
     return sequences_between(start, end, **named)
 
 
@@ -222,7 +222,7 @@ def test_a_leader_that_lags_is_asked_again(genuine, make_stream, monkeypatch):
                 ),
             )
             with pytest.raises(ReadTimeoutError, match="leader lacks something"):
-                read(stream, start, end, fetchMode=mode)
+                read(stream, start, end, fetchMode=mode, readTimeout="2s")
 
 
 def test_a_server_that_was_only_restarted_is_the_same(place, make_stream):

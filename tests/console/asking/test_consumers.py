@@ -23,7 +23,7 @@ def test_a_consumer_says_how_far_it_is(run, connected, name):
             config = ConsumerConfig(filter_subject=f"{name}.*", ack_wait=30)
             pull = await world.js.pull_subscribe(f"{name}.*", "PULL", name, config=config)
             # The client may return with fewer than it was asked for, but not with none.
-            [first], [_] = await pull.fetch(1), await pull.fetch(1)
+            [first], [_] = await pull.fetch(1, timeout=60), await pull.fetch(1, timeout=60)
             await first.ack_sync()
             push = ConsumerConfig(durable_name="PUSH", deliver_subject="to.nobody")
             push.ack_policy, push.filter_subjects = AckPolicy.NONE, [f"{name}.a", f"{name}.b"]
@@ -65,7 +65,7 @@ def test_a_consumer_is_paused_resumed_reset_and_deleted(run, connected, name):
             await world.stream(name, [b"1", b"2", b"3"])
             config = ConsumerConfig(durable_name="C", ack_policy=AckPolicy.ALL)
             pull = await world.js.pull_subscribe(f"{name}.a", "C", name, config=config)
-            for message in await pull.fetch(3):
+            for message in await pull.fetch(3, timeout=60):
                 await message.ack_sync()
             until = datetime.now(UTC) + timedelta(hours=1)
             await pause_consumer(world.api, name, "C", until)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import hashlib
 from contextlib import asynccontextmanager
 
@@ -129,16 +130,15 @@ def test_a_server_that_goes_away_comes_back(run, own_server):
 
 def test_what_is_asked_when_the_connection_is_lost_does_not_wait_for_an_answer(run, own_server):
     async def work():
-        async with world_of(own_server) as world:
+        # So long that the test's own limit would end it.
+        async with world_of(own_server, request_timeout_s=3600) as world:
             await world.client.subscribe("silent")
             await world.settle()
             asked = asyncio.ensure_future(world.api.link.request("silent"))
             await until(lambda: "silent" in world.api.link._asked)
             own_server.kill()
-            start = asyncio.get_running_loop().time()
             with pytest.raises(UnansweredError, match="The connection was lost"):
                 await asked
-            assert asyncio.get_running_loop().time() - start < 10
             assert not world.api.link._asked
 
     run(work())
@@ -209,7 +209,9 @@ def test_who_hears_nothing_about_listening_gives_it_up_and_ends_nothing_else(run
             link.client._pongs.append(first)  # it takes the answer
             with pytest.raises(UnansweredError, match=r"no answer within 0.2 s"):
                 await link.listen("news", print)
-            assert first.done() and set(link.client._subs) == listened
+            assert set(link.client._subs) == listened
+            await first
+            link.target = dataclasses.replace(link.target, request_timeout_s=60)
             await link.client._send_ping()  # whose answer is for who has given it up
             await world.console.api.ask("INFO")
 

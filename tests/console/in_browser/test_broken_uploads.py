@@ -14,13 +14,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from nats.aio.client import Client
 from playwright.sync_api import Page, expect
 
 from tests.console.conftest import Served
 from tests.console.in_browser.conftest import Visit, apart, expand
 from tests.console.test_cli import end, get, start
+from tests.patient_client import connect
 from tests.proxy import Proxy
+
+pytestmark = pytest.mark.timeout(300)  # of a browser, on however busy a machine
 
 MIB = int(os.environ.get("UPLOAD_MIB", "24"))
 MEMORY_MIB_MAX = 300
@@ -29,16 +31,14 @@ PATIENCE_S = 60 + MIB / 2
 
 async def make(port: int) -> None:
     """Make a store."""
-    client = Client()
-    await client.connect(f"nats://all:all@127.0.0.1:{port}")
+    client = await connect(f"nats://all:all@127.0.0.1:{port}")
     await client.jetstream().create_object_store("FILES")
     await client.close()
 
 
 async def until(port: int, is_so: Callable[[int], bool]) -> None:
     """Return once the store holds as many messages as it should."""
-    client = Client()
-    await client.connect(f"nats://all:all@127.0.0.1:{port}")
+    client = await connect(f"nats://all:all@127.0.0.1:{port}")
     async with asyncio.timeout(PATIENCE_S):
         while True:
             answer = await client.request("$JS.API.STREAM.INFO.OBJ_FILES")

@@ -8,21 +8,22 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from nats.aio.client import Client
 from playwright.sync_api import Browser, expect
 
 from tests.connector.command.conftest import MadeCheckpoint, line
 from tests.console.conftest import Served
 from tests.console.in_browser.conftest import TELEPHONE, Visit, apart, press
 from tests.console.test_cli import end, get, start
+from tests.patient_client import connect
+
+pytestmark = pytest.mark.timeout(300)  # of a browser, on however busy a machine
 
 EVIL = "<img src=x onerror=alert(1)>"
 
 
 async def fill(port: int, folder: Path) -> None:
     """Make what is looked at: hostile wherever somebody may write something."""
-    client = Client()
-    await client.connect(f"nats://all:all@127.0.0.1:{port}")
+    client = await connect(f"nats://all:all@127.0.0.1:{port}")
     js = client.jetstream()
     await js.add_stream(name="ORDERS", subjects=["orders.>"], description=EVIL)
     for number in range(120):

@@ -13,6 +13,9 @@ from playwright.sync_api import Browser, Page, expect
 from tests.console.conftest import Served
 from tests.console.in_browser.conftest import TELEPHONE, Visit, apart, expand, rest
 from tests.console.test_cli import end, get, start
+from tests.patient_client import connect
+
+pytestmark = pytest.mark.timeout(300)  # of a browser, on however busy a machine
 
 EVIL = "<script>alert(1)<"
 # What an address, a page or a template could take for something else.
@@ -44,8 +47,7 @@ PAYLOADS = [
 
 async def fill(port: int) -> None:
     """Make what is odd, by requests that no library looks at."""
-    client = Client()
-    await client.connect(f"nats://all:all@127.0.0.1:{port}")
+    client = await connect(f"nats://all:all@127.0.0.1:{port}")
     js = client.jetstream()
     await make(client, {"name": ODD, "subjects": [f"{LONG}.*", "odd"]})
     for payload, _, _ in PAYLOADS:

@@ -15,7 +15,6 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import pytest
-from nats.aio.client import Client
 from nats.errors import TimeoutError as NothingToFetchError
 from nats.js import JetStreamContext
 from nats.js.api import StreamSource
@@ -23,7 +22,10 @@ from playwright.sync_api import Browser, Page, expect
 
 from tests.console.conftest import CONFIG, Served
 from tests.console.in_browser.conftest import Visit, apart, expand, picture
-from tests.console.test_cli import end, start
+from tests.console.test_cli import end, get, start
+from tests.patient_client import connect
+
+pytestmark = pytest.mark.timeout(300)  # of a browser, on however busy a machine
 
 OPEN_S = 120.0 if os.environ.get("CONSOLE_SCREENSHOTS") else 2.0
 TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
@@ -54,8 +56,7 @@ async def stock(js: JetStreamContext) -> None:
 
 async def trade(port: int, seconds: float) -> None:
     """Sell for some time, once everything is there, and ship most of it."""
-    client = Client()
-    await client.connect(f"nats://all:all@127.0.0.1:{port}", name="shop-till")
+    client = await connect(f"nats://all:all@127.0.0.1:{port}", name="shop-till")
     js = client.jetstream()
     await stock(js)
     shipping = await js.pull_subscribe("", durable="shipping", stream="ORDERS")
@@ -101,6 +102,7 @@ def shop(browser: Browser, served: Callable[..., Served]) -> Iterator[Shop]:
     server = served("bundled", CONFIG + "\nserver_name: shop\n")
     monitor = f"http://127.0.0.1:{server.monitor_port}"
     process, address = start(server, "--writable", "--monitor", monitor)
+    get(address)  # it listens now
     yield Shop(server.port, address)
     end(process)
     server.kill()

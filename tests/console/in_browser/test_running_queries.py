@@ -14,21 +14,20 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from nats.aio.client import Client
 from playwright.sync_api import Browser, Locator, Page, expect
 
 from tests.console.conftest import Served
 from tests.console.in_browser import shop_queries
 from tests.console.in_browser.conftest import Visit, apart, picture
 from tests.console.test_cli import end, get, start
+from tests.patient_client import connect
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
 
 async def fill(port: int) -> None:
     """Make the streams, with the orders."""
-    client = Client()
-    await client.connect(f"nats://all:all@127.0.0.1:{port}")
+    client = await connect(f"nats://all:all@127.0.0.1:{port}")
     js = client.jetstream()
     await js.add_stream(name="ORDERS", subjects=["orders.>"])
     await js.add_stream(name="SHIPPED", subjects=["shipped.>"])
@@ -38,8 +37,7 @@ async def fill(port: int) -> None:
 
 async def order(port: int, count: int) -> None:
     """Publish orders."""
-    client = Client()
-    await client.connect(f"nats://all:all@127.0.0.1:{port}")
+    client = await connect(f"nats://all:all@127.0.0.1:{port}")
     js = client.jetstream()
     for number in range(count):
         await js.publish(f"orders.{number % 5}", b'{"order": %d}' % number)

@@ -8,13 +8,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from nats.aio.client import Client
 from playwright.sync_api import Browser, Page, expect
 
 from tests.connector.command.conftest import MadeCheckpoint, line
 from tests.console.conftest import Served
 from tests.console.in_browser.conftest import Visit, apart, expand, faults_of, press
 from tests.console.test_cli import end, get, start
+from tests.patient_client import connect
+
+pytestmark = pytest.mark.timeout(300)  # of a browser, on however busy a machine
 
 # Writes into a field that does not get the keyboard.
 WRITE = """(field, text) => {
@@ -25,8 +27,7 @@ WRITE = """(field, text) => {
 
 async def fill(port: int, folder: Path) -> None:
     """Make what is changed and watched."""
-    client = Client()
-    await client.connect(f"nats://all:all@127.0.0.1:{port}")
+    client = await connect(f"nats://all:all@127.0.0.1:{port}")
     js = client.jetstream()
     await js.add_stream(name="TABS", subjects=["tabs.>"])
     await js.publish("tabs.a", b"x")

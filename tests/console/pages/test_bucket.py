@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import nats
-
+from tests import patient_client
 from tests.console.conftest import browsing, until
 
 
@@ -91,7 +90,7 @@ def test_a_watch_goes_on_where_it_was_when_its_connection_breaks(run, own_server
             own_server.kill()
             await user.should_see("There is no connection to a server")
             own_server.start()
-            client = await nats.connect(f"nats://all:all@127.0.0.1:{own_server.port}")
+            client = await patient_client.connect(f"nats://all:all@127.0.0.1:{own_server.port}")
             made = await client.jetstream().key_value("B")
             await made.put("after", b"1")
             [table] = user.find("watch-table").elements

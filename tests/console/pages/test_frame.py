@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import nats
 import pytest
 from jetstream_console.asking import link
 from jetstream_console.asking import overview as looks
@@ -18,6 +17,7 @@ from jetstream_console.pages.frame import RefusalRow, answered, load
 from nicegui import ui
 from nicegui.testing import user_simulation
 
+from tests import patient_client
 from tests.connector.command.conftest import MadeCheckpoint, line
 from tests.console.conftest import Served, browsing, until
 
@@ -43,7 +43,7 @@ PAGES = {
 
 async def fill(port: int) -> None:
     """Make something for each page."""
-    client = await nats.connect(f"nats://all:all@127.0.0.1:{port}")
+    client = await patient_client.connect(f"nats://all:all@127.0.0.1:{port}")
     js = client.jetstream()
     await js.add_stream(name="S", subjects=["S.>"])
     await js.publish("S.a", b"x")

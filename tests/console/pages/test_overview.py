@@ -27,7 +27,7 @@ def test_it_shows_server_account_and_streams(run, own_server, name):
             assert len(charts) == 7
             held = next(e for e in charts if e.options["title"]["text"] == "Messages held")
             await until(lambda: held.options["series"][0]["data"])
-            (at_ms, messages), *_ = held.options["series"][0]["data"]
+            *_, (at_ms, messages) = held.options["series"][0]["data"]
             axis = held.options["xAxis"]
             assert messages == 3 and at_ms == axis["max"]
             # What was not seen yet takes no room but that of two minutes.

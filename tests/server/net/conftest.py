@@ -8,17 +8,22 @@ from dataclasses import replace
 from random import Random
 
 import pytest
-from jetstream_server.base.clock import SystemClock
+from jetstream_server.base.clock import MINUTE, SECOND, SystemClock
 from jetstream_server.config.options import ServerOptions
 from jetstream_server.net import listening
 from jetstream_server.net.client_connection import ClientConnection
 from jetstream_server.net.pump import Pump
 from jetstream_server.net.upgrading_connection import protocol_for
+from jetstream_server.node import pings
 from jetstream_server.node.auth.auth import Authenticator
 from jetstream_server.node.node import Node
 
 OPTIONS = ServerOptions(
-    server_name="n1", host="127.0.0.1", max_pending=8 << 20, max_connections=100
+    server_name="n1",
+    host="127.0.0.1",
+    max_pending=8 << 20,
+    max_connections=100,
+    write_deadline_ns=10 * MINUTE,
 )
 
 
@@ -26,6 +31,8 @@ class Running:
     """A node served on a free port."""
 
     def __init__(self, commit=None, terms=None, **options) -> None:
+        if terms is not None and terms.tls_timeout_ns >= SECOND:  # which no test waits for
+            terms = replace(terms, tls_timeout_ns=10 * MINUTE)
         self.terms = terms
         self.errors: list[BaseException] = []
         self.node = Node(
@@ -71,6 +78,12 @@ class Running:
         return reader, writer
 
 
+@pytest.fixture(autouse=True)
+def no_first_ping(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have no client asked whether it is there two seconds after its CONNECT."""
+    monkeypatch.setattr(pings, "FIRST_PING_NS", 10 * MINUTE)
+
+
 @pytest.fixture
 def options() -> ServerOptions:
     """Return the options of a node."""
@@ -99,6 +112,6 @@ def on_loop() -> Callable[..., None]:
     """Run a coroutine, with an end."""
 
     def run(coroutine) -> None:
-        asyncio.run(asyncio.wait_for(coroutine, 60))
+        asyncio.run(asyncio.wait_for(coroutine, 110))
 
     return run

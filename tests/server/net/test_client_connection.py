@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 from jetstream_server.base.clock import MILLISECOND, MINUTE
 from jetstream_server.base.limits import OUTBOX_LOW_BYTES
@@ -154,7 +155,7 @@ def test_a_vanished_client_leaves_nothing_behind(running, until, on_loop):
 
 def test_a_closing_connection_that_is_not_read_ends_all_the_same(running, until, on_loop):
     async def main():
-        async with running(write_deadline_ns=300 * MILLISECOND) as served:
+        async with running() as served:
             slow_reader, slow = await served.connect()
             slow.write(b"SUB a 1\r\nPING\r\n")
             await slow_reader.readuntil(b"PONG\r\n")
@@ -167,6 +168,7 @@ def test_a_closing_connection_that_is_not_read_ends_all_the_same(running, until,
                 fast.write(frame)
                 await fast.drain()
                 await asyncio.sleep(0)
+            served.node.options = replace(served.node.options, write_deadline_ns=300 * MILLISECOND)
             slow.write(b"NOPE\r\n")
             await until(lambda: session not in served.pump.connections)
             assert session.closing == "Protocol Violation"

@@ -12,7 +12,7 @@ from jetstream_server.net.flush_worker import FlushWorker
 
 
 async def answered(answers, count):
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while len(answers) < count:
             await asyncio.sleep(0)
 
@@ -61,7 +61,7 @@ def test_stopping_waits_for_what_was_given(count):
         gate, done = threading.Event(), []
         worker = FlushWorker(asyncio.get_running_loop())
         for _ in range(count):
-            worker.run(lambda: done.append(gate.wait(10)) or [], lambda *answer: None)
+            worker.run(lambda: done.append(gate.wait(60)) or [], lambda *answer: None)
         gate.set()
         worker.stop()
         assert done == [True] * count
@@ -74,7 +74,7 @@ def test_a_closed_loop_is_not_told():
 
     async def main():
         worker = FlushWorker(asyncio.get_running_loop())
-        worker.run(lambda: done.append(gate.wait(10)) or [], lambda *answer: answers.append(answer))
+        worker.run(lambda: done.append(gate.wait(60)) or [], lambda *answer: answers.append(answer))
         return worker
 
     worker = asyncio.run(main())
@@ -96,7 +96,7 @@ def test_what_was_done_is_not_held_until_there_is_more_to_do():
         worker.run(lambda block=block: [], lambda *answer: answers.append(answer))  # type: ignore[misc]
         del block
         await answered(answers, 1)
-        assert is_gone.wait(10)  # no other task comes
+        assert is_gone.wait(60)  # no other task comes
         worker.stop()
 
     asyncio.run(main())

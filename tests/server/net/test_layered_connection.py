@@ -51,7 +51,7 @@ def secure(pki: Any) -> ssl.SSLContext:
 def test_websocket_on_tls(play: Play, secure: ssl.SSLContext, pki: Any) -> None:
     async def scene(server: Any) -> None:
         uri = f"wss://localhost:{server.port}"
-        async with connect(uri, ssl=pki.client_context(), max_size=None) as client:
+        async with connect(uri, ssl=pki.client_context(), max_size=None, open_timeout=60) as client:
             assert (await client.recv()).startswith(b"INFO {")
             await client.send(b'CONNECT {"verbose":false}\r\nSUB a 1\r\nPING\r\n')
             assert await client.recv() == b"PONG\r\n"

@@ -67,7 +67,7 @@ def test_every_address_is_of_both_families(host):
         assert shown == "0.0.0.0"
         families = ["127.0.0.1"] + (["::1"] if socket.has_dualstack_ipv6() else [])
         for address in families:
-            with socket.create_connection((address, port), 5):
+            with socket.create_connection((address, port), 60):
                 assert listener.accept()[1][0].removeprefix("::ffff:") == address
         with pytest.raises(ConfigError, match=f"listen tcp {host}:{port}: bind: address already"):
             listening.bind(host, port)
@@ -126,7 +126,7 @@ def test_those_who_came_in_a_long_turn_come_in_together(run: Runner, host: str) 
         with contextlib.ExitStack() as clients:
             # The system takes them in while the loop is busy here.
             for _ in range(listening.ACCEPTED_AT_ONCE):
-                clients.enter_context(socket.create_connection(("127.0.0.1", port), 5))
+                clients.enter_context(socket.create_connection(("127.0.0.1", port), 60))
             # They are accepted in one round, and each makes its connection in the next ones.
             for _ in range(4):
                 await asyncio.sleep(0)
@@ -134,7 +134,7 @@ def test_those_who_came_in_a_long_turn_come_in_together(run: Runner, host: str) 
         for server in servers:
             server.close()
         with pytest.raises(ConnectionRefusedError):
-            socket.create_connection(("127.0.0.1", port), 5)
+            socket.create_connection(("127.0.0.1", port), 60)
 
     run(main())
 

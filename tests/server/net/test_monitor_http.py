@@ -21,7 +21,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 def fetch(port: int, path: str) -> tuple[int, str, bytes]:
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=30) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=60) as answer:
             return answer.status, answer.headers["Content-Type"], answer.read()
     except urllib.error.HTTPError as error:
         return error.code, error.headers["Content-Type"], error.read()
@@ -135,13 +135,13 @@ def test_those_who_came_in_a_long_turn_come_in_together(running, monkeypatch):
             made.clear()
             with contextlib.ExitStack() as clients:
                 for _ in range(listening.ACCEPTED_AT_ONCE):
-                    clients.enter_context(socket.create_connection(address, 5))
+                    clients.enter_context(socket.create_connection(address, 60))
                 for _ in range(4):
                     await asyncio.sleep(0)
                 assert len(made) == listening.ACCEPTED_AT_ONCE
             await monitor.stop()
             with pytest.raises(ConnectionRefusedError):
-                socket.create_connection(address, 5)
+                socket.create_connection(address, 60)
 
     uvloop.run(main())
 

@@ -21,7 +21,7 @@ class Question:
         self.number = number
 
     def answer(self) -> bool:
-        assert self.gate.wait(20)
+        assert self.gate.wait(60)
         if self.number < 0:
             raise RuntimeError("a bug")
         return self.number % 2 == 0
@@ -51,7 +51,7 @@ async def compare(
     act(threads, ask)
     assert not heard
     Question.gate.set()
-    await asyncio.wait_for(done.wait(), 20)
+    await asyncio.wait_for(done.wait(), 60)
     threads.stop()
     return heard
 

@@ -26,7 +26,7 @@ class HeldFlush:
         self.stalled: list[object] = []
 
     def run(self):
-        assert self.commit.gate.wait(10)
+        assert self.commit.gate.wait(100)
         return self.commit.failures
 
 
@@ -88,7 +88,7 @@ class News:
         self.served.node.accounts["$G"].output.publish(b"news", payload)
         self.served.pump.wake()
 
-    async def heard(self, seconds: float = 10) -> bytes:
+    async def heard(self, seconds: float = 60) -> bytes:
         """Return the next line, empty if none comes in that time."""
         try:
             return await asyncio.wait_for(self.reader.readline(), seconds)

@@ -28,7 +28,7 @@ class File:
     def read(self) -> ServerOptions:
         self.threads.append(threading.current_thread())
         version = self.version
-        if error := self.is_let_go.get(timeout=20):
+        if error := self.is_let_go.get(timeout=60):
             raise error
         return replace(self._options, server_name=f"v{version}")
 

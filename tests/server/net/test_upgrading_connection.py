@@ -120,19 +120,32 @@ def test_the_time_is_limited(play: Any) -> None:
     play(ListenerTerms(Listener(), websocket=rules, tls_timeout_ns=50 * MILLISECOND), scene)
 
 
-def test_who_came_through_has_all_the_time(play: Any, until: Any) -> None:
+def test_who_came_through_has_all_the_time(
+    play: Any, until: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def scene(server: Any) -> None:
+        loop = asyncio.get_running_loop()
+        later, timers = loop.call_later, []
+
+        def noted(delay: float, act: Callable[..., None], *given: Any) -> asyncio.TimerHandle:
+            handle = later(delay, act, *given)
+            timers.append((delay, lambda: handle.cancelled() or act(*given)))
+            return handle
+
+        monkeypatch.setattr(loop, "call_later", noted)
         reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
         writer.write(HEAD)
         await reader.readuntil(b"INFO ")
-        await asyncio.sleep(0.2)  # several times the limit
+        limits = [ends for delay, ends in timers if delay == server.terms.tls_timeout_ns / SECOND]
+        assert limits
+        for ends in limits:  # the time is over
+            ends()
         writer.write(frame(b"CONNECT {}\r\nPING\r\n"))
         await reader.readuntil(b"PONG\r\n")
         writer.close()
         await until(lambda: not server.node.sessions)
 
-    rules = WebsocketRules()
-    play(ListenerTerms(Listener(), websocket=rules, tls_timeout_ns=50 * MILLISECOND), scene)
+    play(PLAIN, scene)
 
 
 def test_a_refusal_is_heard(play: Any) -> None:
