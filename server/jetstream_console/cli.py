@@ -25,6 +25,11 @@ from jetstream_console.password_gate import PasswordGate
 from jetstream_console.settings import Settings, is_loopback, read_settings
 from jetstream_console.upload_folder import upload_folder
 
+# A browser that was away for so long, as it or its network stood still, has its page as it was,
+# with what was typed there; a page that was closed is kept as long. A browser is asked for a sign
+# every 8 seconds then, and has 4 for it.
+_AWAY_S = 10
+
 
 def main(arguments: Sequence[str]) -> None:
     """Serve the console until it is interrupted."""
@@ -52,6 +57,7 @@ def main(arguments: Sequence[str]) -> None:
             show=False,
             reload=False,
             show_welcome_message=False,
+            reconnect_timeout=_AWAY_S,
         )
 
 
