@@ -24,6 +24,7 @@ Ids: TypeAlias = "array[int] | memoryview"  # a string: Python 3.11 has no array
 
 PREFIX = Struct("<IIQqIHH")
 PREFIX_BYTES = PREFIX.size
+SUBJECT_BYTES_MAX = 2**16 - 1
 CHECKED_FROM = 8  # the checksum covers the record from here on
 # Within a block sequences rise, and none is further than this from the first: indexes have 32 bits.
 SPAN_MAX = 2**32 - 1

@@ -159,6 +159,21 @@ def test_a_long_run_is_the_same_as_a_short_one(records):
     assert whole == encode(records_pure, batch, 300_000, 0)
 
 
+def test_a_subject_that_no_record_can_hold_is_refused_before_anything_is_written(records):
+    """Sixteen bits of its length would be another subject, and a part of it the headers."""
+    fits, is_too_long = b"s" * 65_535, b"s" * 65_536
+    cut, _, buffer, positions, _, interned = encode(records, [(fits, b"", b"", b"x")], 100_000)
+    assert cut == 1 and fits in interned
+    size, _, _, _, headers, subject_bytes, _ = PREFIX.unpack_from(buffer, positions[0])
+    assert (size, headers, subject_bytes) == (PREFIX_BYTES + 65_536, 0, 65_535)
+    run = PubRun.of([(b"a", b"", b"", b"x"), (is_too_long, b"", b"", b"x")])
+    buffer, positions, ids = bytearray(200_000), array("I"), array("I")
+    given = (run.chunk, run.fields, 0, 2, 5, 0, buffer, 0, positions, ids, {})
+    with pytest.raises(ValueError, match="too long"):
+        records.encode_run(*given)
+    assert not positions and not ids and not any(buffer)
+
+
 def test_accounting_is_the_genuine_servers(records):
     _, _, buffer, positions, *_ = encode(
         records, [(b"ab", b"", b"", b"123"), (b"ab", b"", b"HH", b"1")]

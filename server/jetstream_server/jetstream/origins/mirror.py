@@ -32,8 +32,13 @@ from jetstream_server.jetstream.streams.contents import Contents
 from jetstream_server.jetstream.streams.interest import Interest
 from jetstream_server.jetstream.streams.messages.candidate import Candidate
 from jetstream_server.jetstream.streams.reads.direct_get import DirectGet
-from jetstream_server.jetstream.streams.storing.admission import check_room, check_ttl
+from jetstream_server.jetstream.streams.storing.admission import (
+    check_room,
+    check_subject,
+    check_ttl,
+)
 from jetstream_server.kernels.message_ids import first_special
+from jetstream_server.kernels.record_format import SUBJECT_BYTES_MAX
 from jetstream_server.protocol.ops import PubRun
 
 # A mirror this close behind its origin may answer for it.
@@ -71,6 +76,7 @@ class Mirror:
         self._is_answering = False
         self._passed_until = passed_until
         self._note_passed = note_passed
+        self._refused_after = -1  # the position behind which a message was refused last
         self._told_until = -1  # which `_passed_until` was told of
         self.is_complete = True
 
@@ -111,7 +117,8 @@ class Mirror:
         except StoreError as failure:
             contents.not_stored(failure)
             return False
-        except ApiError:
+        except ApiError as error:
+            self._refuse(error)
             return False
         finally:
             if contents.store.last_seq >= first:
@@ -129,11 +136,10 @@ class Mirror:
                 self._contents.skip_to(sequences[at] - 1, now)
             stop = self._plain_stop(arrival, at)
             if stop > at:
-                self._append_run(arrival, at, stop, now)
+                at = self._append_run(arrival, at, stop, now)
             else:
-                stop = at + 1
                 self._append_one(arrival, at, now)
-            at = stop
+                at += 1
 
     def _look_back(self, arrival: Arrival) -> bool:
         """See whether what arrived up to the position was stored here; return False if it shows
@@ -180,6 +186,14 @@ class Mirror:
                 return sequence
         return 0
 
+    def _refuse(self, error: ApiError) -> None:
+        """Say, once, that a message cannot be stored; it comes again."""
+        if self._refused_after == self.position:
+            return
+        self._refused_after = self.position
+        text = f"the message after {self.position} of {self.origin.name!r} is refused: {error}"
+        self._context.log("WRN", f"mirror '{self._contents.name}': {text}")
+
     def _tell(self, what: str) -> None:
         """Say what is passed over, once for each stream that was made anew."""
         if self._told_until == self._passed_until:
@@ -203,17 +217,25 @@ class Mirror:
         run, start = arrival.run, arrival.start
         return first_special(run.chunk, run.fields, start + at, start + stop) - start
 
-    def _append_run(self, arrival: Arrival, at: int, stop: int, now: int) -> None:
-        """Store messages in sequence about which nothing is to be decided."""
+    def _append_run(self, arrival: Arrival, at: int, stop: int, now: int) -> int:
+        """Store messages in sequence about which nothing is to be decided; return how far it came:
+        `stop`, or where a subject is too long under its new name."""
         run, start, end = arrival.run, arrival.start + at, arrival.start + stop
         if self._renaming:
-            rename = self._renaming.apply
+            names = [self._renaming.apply(run.subject(n)) for n in range(start, end)]
+            for count, name in enumerate(names):
+                if len(name) > SUBJECT_BYTES_MAX:
+                    if not count:
+                        check_subject(name)
+                    stop = at + count
+                    break
             run = PubRun.of(
-                (rename(run.subject(n)), b"", run.headers(n), run.payload(n))
-                for n in range(start, end)
+                (name, b"", run.headers(start + n), run.payload(start + n))
+                for n, name in enumerate(names[: stop - at])
             )
             start, end = 0, run.count
         self._contents.append_run(run, start, end, now, arrival.timestamps[at:stop])
+        return stop
 
     def _append_one(self, arrival: Arrival, at: int, now: int) -> None:
         """Store one message: after a gap, or because a header or the config concerns it."""
@@ -225,6 +247,7 @@ class Mirror:
         headers = copied(run.headers(index))
         message = Candidate(subject, b"", headers, run.payload(index))
         disregard(message, contents.config)
+        check_subject(subject)
         check_ttl(contents.config, message)
         check_room(contents, message)
         previous = contents.store.subject_last(subject)

@@ -10,7 +10,7 @@ from cpython.bytearray cimport (
     PyByteArray_AS_STRING, PyByteArray_FromStringAndSize, PyByteArray_GET_SIZE
 )
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
-from libc.stdint cimport UINT32_MAX, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport UINT16_MAX, UINT32_MAX, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy, memset
 
 from jetstream_server.kernels.checksum cimport (
@@ -136,9 +136,14 @@ def encode_run(
         return start, used
     if stop * STRIDE > len(fields) or len(subject_ids) != entries:
         raise IndexError("fields or subject ids do not fit")
+    field = first = <const int32_t*>fields.data.as_ints + start * STRIDE
+    for index in range(start, stop):
+        if field[1] - field[0] > UINT16_MAX:
+            raise ValueError("a subject is too long for a record")
+        field += STRIDE
+    index, field = start, first
     array.resize_smart(positions, entries + stop - start)
     array.resize_smart(subject_ids, entries + stop - start)
-    field = first = <const int32_t*>fields.data.as_ints + start * STRIDE
     while index < stop:
         size = PREFIX_BYTES + (field[1] - field[0]) + (field[6] - field[4])
         if used + size > room:

@@ -24,6 +24,7 @@ from jetstream_server.kernels.record_format import (
     PREFIX,
     PREFIX_BYTES,
     SPAN_MAX,
+    SUBJECT_BYTES_MAX,
     UNACCOUNTED_BYTES,
     Buffer,
     Ids,
@@ -69,6 +70,10 @@ def encode_run(
     """
     room = len(buffer)
     sequence = first_seq
+    first, end = start * STRIDE, stop * STRIDE
+    begins, ends = fields[first:end:STRIDE], fields[first + 1 : end : STRIDE]
+    if any(b - a > SUBJECT_BYTES_MAX for a, b in zip(begins, ends, strict=True)):
+        raise ValueError("a subject is too long for a record")
     for index in range(start, stop):
         at = index * STRIDE
         subject = chunk[fields[at] : fields[at + 1]]

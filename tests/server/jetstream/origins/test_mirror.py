@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from jetstream_server.base.clock import MILLISECOND, SECOND
 from jetstream_server.core.subscription import Stretch, Subscription
 from jetstream_server.protocol.ops import PubRun
@@ -364,6 +365,27 @@ def test_subjects_are_renamed(transfers: Any) -> None:
     create(transfers, "M", mirror={"name": "O", "subject_transforms": rules})
     transfers.advance(SET_UP)
     assert [message[:2] for message in contents(transfers, "M")] == [(2, b"x"), (3, b"o.2")]
+
+
+@pytest.mark.parametrize("plain", [True, False])
+def test_it_stays_before_a_subject_that_its_renaming_makes_too_long(
+    transfers: Any, plain: bool
+) -> None:
+    transfers.stream("O")
+    rules = [{"src": "o.*", "dest": "o." + ".".join(["$1"] * 60)}]
+    more = {} if plain else {"max_msgs": 100, "discard": "new"}
+    create(transfers, "M", mirror={"name": "O", "subject_transforms": rules}, **more)
+    transfers.advance(SET_UP)
+    for token in (b"a", b"b", b"x" * 1100, b"c"):
+        transfers.publish(b"o." + token, b"m")
+    transfers.advance(5 * SECOND)
+    held = [message[1][:4] for message in contents(transfers, "M")]
+    assert held == [b"o.a.", b"o.b."]
+    told = [text for _, text in transfers.logged if "refused" in text]
+    assert told == ["mirror 'M': the message after 2 of 'O' is refused: subject too long"]
+    transfers.ask("STREAM.MSG.DELETE.O", {"seq": 3})
+    transfers.advance(60 * SECOND)
+    assert [message[0] for message in contents(transfers, "M")] == [1, 2, 4]
 
 
 def test_ttls_and_rollups_count_where_they_are_allowed(transfers: Any) -> None:

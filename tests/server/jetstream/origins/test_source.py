@@ -121,6 +121,20 @@ def test_filters_transforms_and_starts(transfers: Any) -> None:
     ]
 
 
+@pytest.mark.parametrize("more", [{}, {"max_msgs": 100, "discard": "new"}])
+def test_it_stays_before_a_subject_that_is_too_long_under_its_new_name(
+    transfers: Any, more: dict[str, Any]
+) -> None:
+    transfers.stream("O")
+    rules = [{"src": "o.*", "dest": "o." + ".".join(["$1"] * 60)}]
+    create(transfers, "S", sources=[{"name": "O", "subject_transforms": rules}], **more)
+    transfers.advance(SET_UP)
+    for token in (b"a", b"b", b"x" * 1100, b"c"):
+        transfers.publish(b"o." + token, b"m")
+    transfers.advance(60 * SECOND)
+    assert [subject[:4] for subject, _ in contents(transfers)] == [b"o.a.", b"o.b."]
+
+
 def test_duplicates_are_left_out(transfers: Any) -> None:
     transfers.stream("O")
     for number in (b"1", b"2"):

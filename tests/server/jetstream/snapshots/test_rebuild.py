@@ -66,6 +66,7 @@ def whole(*parts: bytes) -> bytes:
             whole(state(), message(1, b"r..b")),
             "failed to store message sequence 1: expected sequence does not match store",
         ),
+        (whole(state(), message(1, b"r." + b"x" * 65_534)), "archive: invalid archive stream"),
     ],
 )
 def test_archives_that_are_refused(transfers, data: bytes, text: str) -> None:

@@ -10,7 +10,14 @@ from __future__ import annotations
 from jetstream_server.jetstream import errors
 from jetstream_server.jetstream.configs.stream_config import StreamConfig
 from jetstream_server.jetstream.streams.messages.staging import Staging
-from jetstream_server.protocol.ops import HEADER_START, PAYLOAD_START, PAYLOAD_STOP, STRIDE, PubRun
+from jetstream_server.protocol.ops import (
+    HEADER_START,
+    PAYLOAD_START,
+    PAYLOAD_STOP,
+    STRIDE,
+    SUBJECT_STOP,
+    PubRun,
+)
 from jetstream_server.store.ports import Limits, MessageStore
 
 # What the genuine server counts beside a message's own bytes: in a file, there with headers, in
@@ -129,8 +136,8 @@ def _oldest_bytes(config: StreamConfig, store: MessageStore, subject: bytes) -> 
     return stored_bytes(config.storage, subject, oldest.headers, oldest.payload)
 
 
-def has_large_header(run: PubRun, start: int, stop: int, limit: int) -> bool:
-    """Tell whether a header block may be larger than `limit`.
+def has_large_part(run: PubRun, start: int, stop: int, limit: int) -> bool:
+    """Tell whether a subject or a header block may be larger than `limit`.
 
     Halves the stretch until its span is small enough: a few steps for a run of small messages.
     """
@@ -139,9 +146,12 @@ def has_large_header(run: PubRun, start: int, stop: int, limit: int) -> bool:
         return False
     if stop - start == 1:
         at = start * STRIDE
-        return fields[at + PAYLOAD_START] - fields[at + HEADER_START] > limit
+        return (
+            fields[at + PAYLOAD_START] - fields[at + HEADER_START] > limit
+            or fields[at + SUBJECT_STOP] - fields[at] > limit
+        )
     middle = (start + stop) // 2
-    return has_large_header(run, start, middle, limit) or has_large_header(run, middle, stop, limit)
+    return has_large_part(run, start, middle, limit) or has_large_part(run, middle, stop, limit)
 
 
 def largest_message(run: PubRun, start: int, stop: int) -> int:

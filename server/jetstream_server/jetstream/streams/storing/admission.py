@@ -27,7 +27,7 @@ from jetstream_server.jetstream.streams.messages.publish_headers import (
 from jetstream_server.jetstream.streams.messages.staging import Staging
 from jetstream_server.jetstream.streams.removal.limits import (
     check_discard_new,
-    has_large_header,
+    has_large_part,
     has_room,
     largest_message,
     stored_bytes,
@@ -39,6 +39,7 @@ from jetstream_server.jetstream.streams.schedules.schedule_checks import (
 )
 from jetstream_server.jetstream.streams.storing.counter import check_increment, count
 from jetstream_server.jetstream.wire.go_quote import quoted
+from jetstream_server.kernels.record_format import SUBJECT_BYTES_MAX
 from jetstream_server.protocol.ops import STRIDE, SUBJECT_STOP, PubRun
 from jetstream_server.store.ports import MessageStore
 
@@ -49,7 +50,8 @@ _UNSIGNED_DIGITS_MAX = 18  # more digits than the genuine server reads never mat
 def needs_decisions(contents: Contents, run: PubRun, start: int, stop: int) -> bool:
     """Tell whether anything but a header may have single messages of this stretch refused,
     skipped or changed."""
-    if contents.decides_always or has_large_header(run, start, stop, HEADER_BYTES_MAX):
+    limit = min(HEADER_BYTES_MAX, SUBJECT_BYTES_MAX)
+    if contents.decides_always or has_large_part(run, start, stop, limit):
         return True
     if len(run.chunk) > RECORD_BYTES_MAX or run.reply(start).endswith(FAST_BATCH_REPLY):
         return True
@@ -94,10 +96,22 @@ def check_size(config: StreamConfig, message: Candidate) -> None:
     header_bytes, payload_bytes = len(message.headers), len(message.payload)
     if not config.is_memory and header_bytes + payload_bytes > RECORD_BYTES_MAX:
         raise errors.STREAM_STORE_FAILED("message too large")
+    check_subject(message.subject)
     if 0 < config.max_msg_size < header_bytes + payload_bytes:
         raise errors.STREAM_MESSAGE_EXCEEDS_MAXIMUM()
     if header_bytes > HEADER_BYTES_MAX:
         raise errors.STREAM_HEADER_EXCEEDS_MAXIMUM()
+
+
+def check_subject(subject: bytes) -> None:
+    """Refuse a subject that no record can hold: transforms and mappings make one longer than any
+    client can say.
+
+    Raises:
+        ApiError: 10077.
+    """
+    if len(subject) > SUBJECT_BYTES_MAX:
+        raise errors.STREAM_STORE_FAILED("subject too long")
 
 
 def check(

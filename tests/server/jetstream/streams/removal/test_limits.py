@@ -14,7 +14,7 @@ from jetstream_server.base.clock import MILLISECOND
 from jetstream_server.jetstream.configs.stream_config import StreamConfig, with_defaults
 from jetstream_server.jetstream.stream import Stream
 from jetstream_server.jetstream.streams.removal.limits import (
-    has_large_header,
+    has_large_part,
     has_room,
     largest_message,
     store_limits,
@@ -104,8 +104,11 @@ def test_sizes_of_a_run(messages: list[tuple[bytes, bytes]]) -> None:
     run = PubRun.of([(b"s", b"", headers, payload) for headers, payload in messages])
     assert largest_message(run, 0, run.count) == max(len(h) + len(p) for h, p in messages)
     for limit in (0, 5, 20):
-        expected = any(len(h) > limit for h, _ in messages)
-        assert has_large_header(run, 0, run.count, limit) == expected
+        expected = any(len(h) > limit for h, _ in messages) or not limit
+        assert has_large_part(run, 0, run.count, limit) == expected
+    named = PubRun.of([(payload, b"", headers, b"") for headers, payload in messages])
+    expected = any(max(len(h), len(subject)) > 5 for h, subject in messages)
+    assert has_large_part(named, 0, named.count, 5) == expected
 
 
 @given(st.lists(st.binary(max_size=20), min_size=1), st.integers(1, 300))

@@ -65,6 +65,29 @@ def test_header_block_over_64k(bench: Any) -> None:
     assert stream.store.last_seq == 4
 
 
+@pytest.mark.parametrize("storage", ["file", "memory"])
+def test_a_subject_that_no_record_can_hold(bench: Any, storage: str) -> None:
+    """No client can say it, but a mapping or a transform may make it."""
+    stream = bench.stream(storage=storage, subjects=["s.>"])
+    fits, is_too_long = b"s." + b"x" * 65_533, b"s." + b"x" * 65_534
+    subjects = [b"s.a", fits, is_too_long, b"s.b"]
+    answers = bench.publish_all(stream, [(subject, b"x", ()) for subject in subjects])
+    assert [b'"err_code":10077,"description":"subject too long"' in answer for answer in answers] == [0, 0, 1, 0]
+    assert stream.store.last_seq == 3 and stream.store.load(2).subject == fits
+
+
+@pytest.mark.parametrize("storage", ["file", "memory"])
+def test_a_transform_that_makes_a_subject_too_long(bench: Any, storage: str) -> None:
+    transform = {"src": "s.*", "dest": "s." + ".".join(["$1"] * 60)}
+    stream = bench.stream(storage=storage, subject_transform=transform)
+    token = b"x" * 1091
+    assert err_code(bench.publish(stream, b"s." + token, b"1", "Nats-Msg-Id: 1")) == 0
+    answer = bench.publish(stream, b"s." + token + b"x", b"2", "Nats-Msg-Id: 2")
+    assert error_text(answer) == "subject too long" and err_code(answer) == 10077
+    assert stream.store.load(1).subject == b"s." + b".".join([token] * 60)
+    assert stream.store.last_seq == 1
+
+
 def test_record_over_32_mib(bench: Any) -> None:
     stream = bench.stream(storage="file")
     answer = bench.publish(stream, b"s.a", bytes(32 * 1024 * 1024 + 1))
