@@ -14,6 +14,12 @@ from typing import Generic, Protocol, Self, TypeVar
 
 from jetstream_server.base.clock import SECOND
 
+# What messages of open batches are held in memory: of one stream, and on the server.
+HELD_OF_STREAM_MAX_BYTES = 256 * 1024 * 1024
+HELD_MAX_BYTES = 1024 * 1024 * 1024
+# A message that is held takes as much besides its subject, headers and payload.
+MESSAGE_OVERHEAD_BYTES = 1024
+
 
 @dataclass(slots=True)
 class OpenCount:
@@ -41,12 +47,14 @@ class OpenBatches:
     Attributes:
         messages_max: most messages of an atomic batch.
         idle_ns: how long a batch may wait for its next message.
+        held_bytes: what is held of the messages of all open batches.
     """
 
     atomic: OpenCount = field(default_factory=lambda: OpenCount(50, 1000))
     fast: OpenCount = field(default_factory=lambda: OpenCount(1000, 50_000))
     messages_max: int = 1000
     idle_ns: int = 10 * SECOND
+    held_bytes: int = 0
 
     @classmethod
     def limited(cls, per_stream: int, total: int, messages_max: int, idle_ns: int) -> Self:
@@ -81,6 +89,8 @@ class BatchesOfStream(Generic[B]):
         self._count = count
         self._limits = limits
         self._open: dict[bytes, B] = {}
+        self._held: dict[bytes, int] = {}
+        self._held_bytes = 0
 
     def __len__(self) -> int:
         return len(self._open)
@@ -98,6 +108,22 @@ class BatchesOfStream(Generic[B]):
         self._open[batch_id] = batch
         self._count.count += 1
 
+    def hold(self, batch_id: bytes, message_bytes: int) -> bool:
+        """Note that a message of a batch is held in memory; return whether there is room for it.
+
+        Args:
+            message_bytes: of its subject, headers and payload.
+        """
+        size = message_bytes + MESSAGE_OVERHEAD_BYTES
+        if self._held_bytes + size > HELD_OF_STREAM_MAX_BYTES:
+            return False
+        if self._limits.held_bytes + size > HELD_MAX_BYTES:
+            return False
+        self._held[batch_id] = self._held.get(batch_id, 0) + size
+        self._held_bytes += size
+        self._limits.held_bytes += size
+        return True
+
     def keep(self, batch_id: bytes, now: int) -> None:
         """Note that a message of a batch has come; its deadline is now the latest of all."""
         batch = self._open[batch_id] = self._open.pop(batch_id)
@@ -108,6 +134,9 @@ class BatchesOfStream(Generic[B]):
         if self._open.pop(batch_id, None) is None:
             return False
         self._count.count -= 1
+        held_bytes = self._held.pop(batch_id, 0)
+        self._held_bytes -= held_bytes
+        self._limits.held_bytes -= held_bytes
         return True
 
     def close(self) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
 from jetstream_server.base.clock import SECOND
+from jetstream_server.jetstream import open_batches
 from jetstream_server.jetstream.open_batches import BatchesOfStream, OpenBatches, OpenCount
 
 
@@ -50,3 +52,23 @@ def test_the_batches_of_a_stream_end_in_the_order_in_which_they_idle() -> None:
     assert len(one) == 1 and one.get(b"b") is None and not one.forget(b"b")
     one.close()
     assert not one and limits.fast.count == 1
+
+
+def test_what_is_held_is_bounded_by_stream_and_on_the_server(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(open_batches, "HELD_OF_STREAM_MAX_BYTES", 3100)
+    monkeypatch.setattr(open_batches, "HELD_MAX_BYTES", 5000)
+    limits = OpenBatches()
+    one, other = (BatchesOfStream[Batch](limits.atomic, limits) for _ in range(2))
+    for batches in (one, other):
+        for batch_id in (b"a", b"b"):
+            batches.add(batch_id, Batch())
+    assert one.hold(b"a", 976) and one.hold(b"b", 0) and not one.hold(b"b", 0)
+    assert other.hold(b"a", 900) and limits.held_bytes == 2900 + 2 * 1024
+    assert not other.hold(b"b", 0), "the server has as much as it may"
+    assert one.forget(b"a") and limits.held_bytes == 900 + 2 * 1024
+    assert other.hold(b"b", 0) and one.hold(b"b", 0)
+    one.close()
+    other.close()
+    assert limits.held_bytes == 0 and limits.atomic.count == 0

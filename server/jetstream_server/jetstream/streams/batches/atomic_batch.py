@@ -100,6 +100,11 @@ class AtomicBatches:
             self._abandon(batch_id, "unsupported", now)
             raise
         if commit != b"eob":
+            if not self._open.hold(batch_id, message.bytes):
+                if batch.messages:
+                    self._abandon(batch_id, "large", now)
+                self._open.forget(batch_id)
+                raise errors.ATOMIC_PUBLISH_TOO_MANY_INFLIGHT()
             batch.messages.append(message)
             other = message.special.get(names.EXPECTED_LAST_SUBJECT_SEQUENCE_SUBJECT)
             if other and not commit and not is_literal(other):

@@ -49,6 +49,11 @@ class Candidate:
         self.known: KnownLast | None = None
 
     @property
+    def bytes(self) -> int:
+        """Return the bytes of its subject, headers and payload."""
+        return len(self.subject) + len(self.headers) + len(self.payload)
+
+    @property
     def message_id(self) -> bytes:
         """Return the id for deduplication, empty when there is none."""
         return self.special.get(names.MESSAGE_ID, b"")

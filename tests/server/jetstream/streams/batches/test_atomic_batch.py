@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from jetstream_server.base.clock import SECOND
 from jetstream_server.core.subscription import Stretch, Subscription
+from jetstream_server.jetstream import open_batches
 from jetstream_server.jetstream.open_batches import OpenBatches
 from jetstream_server.jetstream.stream import Stream
 from jetstream_server.jetstream.streams.batches.atomic_batch import drop_unfinished
@@ -186,6 +187,24 @@ def test_idle_and_too_many(bench: Any, stream: Any) -> None:
     assert code(send(bench, stream, 2, batch="b1")) == 10176
     assert send(bench, stream, 3, "Nats-Batch-Commit: 1", batch="b0")["count"] == 3
     assert stream.publishing.atomic_batches.next_deadline() is None
+
+
+@pytest.mark.parametrize("storage", ["file", "memory"])
+def test_what_open_batches_hold_in_memory(
+    bench: Any, storage: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(open_batches, "HELD_OF_STREAM_MAX_BYTES", 4000)
+    stream = bench.stream(allow_atomic=True, storage=storage)
+    assert send(bench, stream, 1, batch="a") is None and send(bench, stream, 2, batch="a") is None
+    assert send(bench, stream, 1, batch="b") is None
+    assert code(send(bench, stream, 1, batch="c")) == 10210
+    assert abandoned(bench) == [], "nothing of it was kept"
+    assert code(send(bench, stream, 2, batch="b")) == 10210
+    assert code(send(bench, stream, 3, batch="b")) == 10176, "it is gone"
+    assert send(bench, stream, 3, "Nats-Batch-Commit: 1", batch="a")["count"] == 3
+    assert send(bench, stream, 1, "X: " + "y" * 3000, batch="d")["error"]["err_code"] == 10210
+    for batch in ("e", "f", "g"):
+        assert send(bench, stream, 1, batch=batch) is None
 
 
 def test_the_largest_batch(bench: Any, stream: Any) -> None:
