@@ -55,7 +55,10 @@ _NAMES = (
     "sub", "resp", "allow", "deny", "max", "ttl", "tags", "allowed_connection_types", "limits",
     "mem_storage", "tiered_limits", "conn", "imports", "exports", "signing_keys", "revocations",
     "default_permissions", "mappings", "trace", "authorization", "description", "info_url",
-    "cluster_traffic", "accounts", "template", "key", "kind", "unheard_of",
+    "cluster_traffic", "accounts", "template", "key", "kind", "role", "auth_users",
+    "allowed_accounts", "xkey", "advertise", "allow_trace", "share", "token", "token_req",
+    "local_subject", "response_type", "response_threshold", "service_latency", "sampling",
+    "results", "account_token_position", "weight", "cluster", "unheard_of",
 )  # fmt: skip
 
 
@@ -298,9 +301,13 @@ def _exports(draw: Draw) -> dict[str, Any]:
         {"type": "service", "subject": "help.>", "service_latency": latency},
         {"type": "service", "subject": "$JS.API.>", "response_type": "Chunked"},
         {"type": "service", "subject": "q.*", "response_type": "Singleton", "allow_trace": True,
-         "response_threshold": draw.one((0, SECOND, -1)), "advertise": True, "info_url": "x"},
+         "response_threshold": draw.one((0, SECOND, -1)), "advertise": True,
+         "info_url": "https://x.y"},
     )  # fmt: skip
-    return {"exports": [{"name": "x", **draw.one(options)} for _ in range(draw.one((1, 2, 4)))]}
+    made = [{"name": "x", **draw.one(options)} for _ in range(draw.one((1, 2, 4)))]
+    if draw.often(0.8):  # those of one kind may not overlap
+        made = list({each["subject"]: each for each in made}.values())
+    return {"exports": made}
 
 
 def _imports(draw: Draw, name: str) -> dict[str, Any]:
@@ -363,8 +370,8 @@ def _account_options(draw: Draw, name: str) -> dict[str, Any]:
                                          "resp": {"max": 2, "ttl": 0}}},
         lambda: {"trace": {"dest": draw.one(("t.x", "t")), "sampling": draw.one((0, 100, 1))}},
         lambda: {"tags": ["area:north", "x"], "description": "d", "info_url": "https://x.y"},
-        lambda: {"authorization": {"auth_users": [user_key("a").public], "allowed_accounts": ["*"]},
-                 "cluster_traffic": "owner"},
+        lambda: {"authorization": {"auth_users": [user_key("a").public], "allowed_accounts": ["*"],
+                                   "xkey": ""}, "cluster_traffic": "owner"},
     )  # fmt: skip
     return draw.one(options)() | (draw.one(options)() if draw.often(0.5) else {})
 

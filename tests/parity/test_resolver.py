@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 from concurrent.futures import ThreadPoolExecutor
+from itertools import product
 
 import pytest
 
@@ -69,10 +70,34 @@ IMPOSSIBLE = (
     {"trace": {"dest": "t", "sampling": -1}},
     {"trace": {"dest": "a.*"}},
     {"trace": {"dest": "a b"}},
+    {"trace": {"dest": "a..*", "sampling": 101}},
+    {"trace": {"dest": "a.* b", "sampling": -1}},
     {"description": "x" * 8193},
     {"cluster_traffic": "x"},
     {"authorization": {"auth_users": ["x"]}},
+    {"authorization": {"auth_users": ["x"], "allowed_accounts": ["y"], "xkey": "z"}},
+    {"authorization": {"allowed_accounts": ["*", "*"]}},
+    {"limits": {"imports": -2}, "imports": [None]},
+    {"limits": {"tiered_limits": {"": {}}}},
+    {"mappings": {"a": [{"subject": "b", "weight": 150}]}},
+    {"mappings": {"a": [None, {"subject": "b c"}]}},
+    {"mappings": {"a": [{"subject": "b", "cluster": "x"}] * 3}},
+    {"mappings": {".a": []}},
+    {
+        "default_permissions": {
+            "sub": {"allow": ["a b c"], "deny": ["d."]},
+            "pub": {"deny": ["e f"]},
+        }
+    },
+    {"default_permissions": {"sub": {"allow": ["a.. b..c", " "]}}},
+    {"signing_keys": [{"kind": "user_scope", "key": "x"}]},
+    {"signing_keys": [{"kind": "user_scope"}]},
 )
+ADDRESSES = (
+    "x", "//a.b", "a.b:c", "http:", "http://", "mailto:x@y", "http://[::1", "http://[a]", "%zz", "://",
+    "http://a/%zz", "http://a%20b", "http://a:b", "http://a b", "h\ttp://a", "1x:y", "http://u p@h",
+    "http://a[", "http://[::1]x", "http://:80", "x" * 8193,
+)  # fmt: skip
 POSSIBLE = (
     {"mappings": {"a": []}},
     {"mappings": {"a": [{"subject": "b", "weight": 60, "cluster": "x"}, {"subject": "c"}]}},
@@ -83,7 +108,117 @@ POSSIBLE = (
     {"cluster_traffic": "system"},
     {"revocations": {"x": 1}},
     {"unknown": 1},
+    {"info_url": "https://a.b/c d"},
+    {"info_url": "http://[::1]:80#%20"},
+    {"signing_keys": [5, None, ["x"]]},
+    {"mappings": {"a": None}},
+    {"revocations": {"x": None}},
+    {"limits": {"disk_storage": 5, "tiered_limits": {"R1": {"disk_storage": 5}, "R3": None}}},
+    {"default_permissions": {"pub": {"allow": ["a.>.b"]}}},
+    {"tags": [None]},
 )
+# Only one of these is told at a time: which comes first changes from one request to the next.
+OVERLAPPING_EXPORTS = (
+    ("a", "a"), ("a.*", "a.b"), ("a.b", "a.*"), ("a.>", "a.*.b"), (">", "a"), ("a", "b", "a", "a"),
+    ("*a", "*"), ("a..b", "a..b"), ("", ""),
+)  # fmt: skip
+SEPARATE_EXPORTS = (("a.*", "*.b"), ("a.*", "a.*.b"), ("a", "a.>"), ("a", "A"))
+OVERLAPPING_IMPORTS = (
+    ({"to": "a"}, {"local_subject": "a"}),
+    ({"subject": "a.>"}, {"subject": "a.b"}),
+    ({"subject": "a.b"}, {"subject": "a.*"}),
+    ({"subject": "a.*"}, {"subject": "a.>"}),
+    ({"subject": "a.*", "local_subject": "x.$1"}, {"subject": "b.*", "local_subject": "x.$01"}),
+    ({"subject": "a.*", "local_subject": "x.$1"}, {"to": "x.b"}),
+    ({"subject": "a.*", "to": "x.$1"}, {"to": "x.*"}),
+    ({"to": "x", "local_subject": "y"}, {"to": "x", "local_subject": "z"}),
+    ({"subject": "a..b"}, {"subject": "a..b"}, {"subject": ""}),
+    ({"account": ""}, {"account": ""}),
+)
+SEPARATE_IMPORTS = (
+    ({"subject": "a.*"}, {"subject": "*.b"}),
+    ({}, {"type": "stream"}),
+    ({"type": "stream"}, {"type": "stream"}),
+    ({}, {"account": "x"}),
+    ({"to": "x"}, {"to": "y"}),
+)
+ALL_AT_ONCE = {
+    "response_type": "x", "allow_trace": True, "account_token_position": 9, "info_url": "x",
+    "service_latency": {"sampling": 101, "results": "a b.*"}, "description": "x" * 8193,
+}  # fmt: skip
+WRONG_EXPORTS = (
+    {"type": "stream", "subject": "a b.*", "response_threshold": 5, **ALL_AT_ONCE},
+    {"type": "service", "subject": "a..*", "response_threshold": -5, **ALL_AT_ONCE},
+    {"subject": ".a", **ALL_AT_ONCE},
+    {"type": "service", "subject": "a.*", "account_token_position": 2**64 - 1},
+    {"type": "stream", "subject": "a", "service_latency": {}},
+    {},
+    None,
+)
+WRONG_IMPORTS = (
+    {"type": "stream", "subject": "a..*", "share": True, "token": "x", "to": "a b",
+     "local_subject": "x y.$9"},
+    {"type": "service", "subject": "a.>", "allow_trace": True, "local_subject": "$2.*"},
+    {"subject": "q", "local_subject": "$1.$1"},
+    {"subject": "q", "local_subject": "$+1.$-1.$99999999999"},
+    {},
+    None,
+)  # fmt: skip
+MISFITS = (
+    *({name: 5} for name in ("imports", "exports", "limits", "revocations", "mappings", "tags")),
+    *({name: "x"} for name in ("default_permissions", "trace", "authorization", "signing_keys")),
+    *({name: [True]} for name in ("imports", "exports", "tags", "description", "info_url")),
+    *({"limits": {name: "x"}} for name in ("subs", "wildcards", "tiered_limits", "mem_storage")),
+    *({"limits": {"subs": number}} for number in (1.5, 2**63, [], None, True)),
+    *({"limits": {"tiered_limits": {"R1": value}}} for value in (5, [], {"streams": "x"})),
+    *({"revocations": {"x": value}} for value in ("y", 1.5, {})),
+    *({"mappings": {"a": value}} for value in (5, [5], [{"subject": 5}], [{"weight": 256}])),
+    {"default_permissions": {"pub": {"allow": "x"}}},
+    {"default_permissions": {"sub": {"deny": ["a", 5]}}},
+    {"default_permissions": {"resp": {"max": "x"}}},
+    {"default_permissions": {"resp": {"ttl": "5s"}}},
+    {"authorization": {"auth_users": "x"}},
+    {"authorization": {"xkey": 5}},
+    {"trace": {"dest": 5}},
+    {"trace": {"sampling": 1.5}},
+    {"signing_keys": {"x": 1}},
+    {"signing_keys": [{"kind": "x", "key": "y"}]},
+    {"signing_keys": [{"kind": "user_scope", "role": 5}]},
+    {"signing_keys": [{"kind": "user_scope", "template": {"pub": {"allow": [5]}}}]},
+    {"cluster_traffic": 5},
+    {"exports": [{"type": "x"}]},
+    {"exports": [{"type": None}]},
+    {"exports": [{"type": "service", "advertise": 1}]},
+    {"exports": [{"type": "service", "account_token_position": -1}]},
+    {"exports": [{"type": "service", "response_threshold": "5s"}]},
+    {"imports": [{"type": "stream", "local_subject": 5}]},
+    {"imports": [{"type": "stream", "share": "true"}]},
+    {"Exports": [{"Type": "stream", "SUBJECT": "a..b"}]},
+)
+DAY = {"start": "00:00:00", "end": "23:59:59"}
+USERS = (
+    *({"src": networks} for networks in (
+        ["127.0.0.1/32"], ["127.0.0.0/8", "x"], ["10.0.0.0/8"], ["::ffff:127.0.0.0/104"], ["::/0"],
+        "127.0.0.0/8,", ",", " ", ["fe80::1%lo/64", "127.0.0.0/8"], [None], 5,
+    )),
+    *({"times": times} for times in (
+        [DAY], [None], [{}], [DAY, {}], [{"start": "00:00:00.5", "end": "23:59:59,5"}], 5, [],
+        [{"start": "00:00", "end": "23:59:59"}], [{"Start": "00:00:00", "END": "23:59:59"}],
+    )),
+    {"times_location": "Nowhere"}, {"locale": "Nowhere"},
+    {"pub": {"deny": ["a b"]}}, {"sub": {"allow": ["a b c"]}}, {"sub": {"allow": [None]}},
+    {"Pub": {"Deny": ["a..b"]}}, {"bearer_token": 1}, {"bearer_token": "true"}, {"tags": [5]},
+    {"allowed_connection_types": ["standard"]}, {"allowed_connection_types": ["x"]},
+    {"resp": {"max": -5, "ttl": -5}}, {"resp": {"max": 2**63}}, {"data": "x"}, {"subs": None},
+    {"proxy_required": 0}, {"claims": {"jti": 5}}, {"claims": {"aud": []}},
+    {"claims": {"iat": 1.5}}, {"payload": 2**63 - 1}, {"issuer_account": "x"},
+    {"unknown": {"a": [1]}},
+)  # fmt: skip
+TEMPLATES = (
+    {"src": ["x", "127.0.0.0/8"]}, {"src": ["127.0.0.0/8", "x"]}, {"src": ["10.0.0.0/8", "x"]},
+    {"times": [{}]}, {"times": [DAY, {}]}, {"times": [DAY]}, {"times": [None]},
+    {"times": [DAY], "times_location": "Nowhere"}, {"times_location": "Nowhere"},
+)  # fmt: skip
 STORAGE = {"mem_storage": -1, "disk_storage": -1, "streams": -1, "consumer": -1}
 
 
@@ -139,6 +274,18 @@ class Talk:
 
     def update(self, token):
         self.ask("CLAIMS.UPDATE", token)
+
+    def show(self, token, key):
+        """Have somebody sign in, and tell what comes of it."""
+        wire = self.player.Wire(self.server.port, b"")
+        signature = key.sign(json.loads(wire.info)["nonce"])
+        options = {**json.loads(self.player.CONNECT), "jwt": token, "sig": signature}
+        wire.write(b"CONNECT " + json.dumps(options).encode() + b"\r\nPING\r\n")
+        try:
+            while not self.lines[-1].startswith(("PONG", "-ERR")):
+                self.lines.append(wire.line(4).decode())
+        finally:
+            wire.close()
 
 
 def test_accounts_come_and_change(both, credentials):
@@ -206,13 +353,136 @@ def test_what_accounts_may_claim(both, credentials):
             imports = [IMPORTED | whose | each]
             talk.update(credentials.account("PLAIN", limits, imports=imports))
         for fields in (*IMPOSSIBLE, *POSSIBLE):
-            talk.update(credentials.account("PLAIN", limits, **fields))
+            rest = {name: value for name, value in fields.items() if name != "limits"}
+            claimed = limits | fields.get("limits", {})
+            talk.update(credentials.account("PLAIN", claimed, **rest))
 
     lines = both(act)
     refused = sum('"code":500' in line for line in lines)
     assert refused == len(IMPOSSIBLE_IMPORTS) + len(IMPOSSIBLE)
     followed = sum('"message":"jwt updated"' in line for line in lines)
     assert followed == len(POSSIBLE_IMPORTS) + len(POSSIBLE)
+
+
+def test_subjects_of_links_do_not_overlap(both, credentials):
+    limits = STORAGE | {"exports": -1, "imports": -1}
+
+    def act(talk):
+        for kind, subjects in product(
+            ("stream", "service"), (*OVERLAPPING_EXPORTS, *SEPARATE_EXPORTS)
+        ):
+            exports = [{"name": "x", "type": kind, "subject": each} for each in subjects]
+            talk.update(credentials.account("PLAIN", limits, exports=exports))
+        exports = [{"type": "stream", "subject": "a"}, {"type": "service", "subject": "a"}]
+        talk.update(credentials.account("PLAIN", limits, exports=exports))
+        talk.update(credentials.account("PLAIN", limits, exports=exports * 2))
+        whose = {"account": credentials.account_key("OPEN").public}
+        entry = {"name": "x", "type": "service", "subject": "q"} | whose
+        for links in (*OVERLAPPING_IMPORTS, *SEPARATE_IMPORTS):
+            imports = [entry | each for each in links]
+            talk.update(credentials.account("PLAIN", limits, imports=imports))
+
+    lines = both(act)
+    refused = 2 * len(OVERLAPPING_EXPORTS) + 1 + len(OVERLAPPING_IMPORTS)
+    assert sum('"code":500' in line for line in lines) == refused
+    assert sum("jwt updated" in line for line in lines) == (
+        2 * len(SEPARATE_EXPORTS) + 1 + len(SEPARATE_IMPORTS)
+    )
+
+
+def test_every_mistake_is_told(both, credentials):
+    def act(talk):
+        for each in ADDRESSES:
+            talk.update(credentials.account("PLAIN", {}, info_url=each))
+        for each in WRONG_EXPORTS:
+            talk.update(credentials.account("PLAIN", {"exports": -1}, exports=[each]))
+        for each in WRONG_IMPORTS:
+            talk.update(credentials.account("PLAIN", {"imports": -1}, imports=[each]))
+        talk.update(
+            credentials.account(
+                "PLAIN",
+                {"imports": 0, "exports": 0, "wildcards": False, "tiered_limits": {"": {}}},
+                imports=[WRONG_IMPORTS[0], None],
+                exports=[WRONG_EXPORTS[0], {"type": "stream", "subject": "b.*"}],
+                default_permissions={"pub": {"allow": ["a..b"]}, "sub": {"deny": ["x.."]}},
+                mappings={"a b": []},
+                authorization={"auth_users": ["x"]},
+                trace={"dest": "", "sampling": 101},
+                signing_keys=["x"],
+                description="x" * 8193,
+                info_url="x",
+                cluster_traffic="x",
+            )
+        )
+
+    lines = both(act)
+    count = len(ADDRESSES) + len(WRONG_EXPORTS) + len(WRONG_IMPORTS) + 1
+    assert sum("validation errors: [" in line for line in lines) == count
+
+
+def test_activations_of_something_else(both, credentials):
+    def activations():
+        of, to, key = "OPEN", "PLAIN", credentials.account_key("PLAIN")
+        yield credentials.activation(of, to, "q", "service", exp=5)
+        yield credentials.activation(of, to, ">", "service")
+        yield credentials.activation(of, to, "other", "service")
+        yield credentials.activation(of, to, "", "service")
+        yield credentials.activation(of, to, "a b", "service")
+        yield credentials.activation(of, to, "q", "stream")
+        yield credentials.activation(of, to, "q", "x")
+        yield credentials.activation(of, "FEW", "q", "service")
+        yield credentials.activation("FEW", to, "q", "stream")
+        for nats in ({"subject": "q"}, {"kind": "service", "issuer_account": "x"}):
+            signer = credentials.account_key("FEW")
+            yield credentials.token("activation", signer, key.public, "x", nats)
+        nats = {"subject": "q", "kind": "service"}
+        yield credentials.token("activation", credentials.account_key(of), "*", "x", nats)
+
+    def act(talk):
+        whose = {"account": credentials.account_key("OPEN").public}
+        for each in activations():
+            entry = {"name": "x", "type": "service", "subject": "q", "token": each} | whose
+            talk.update(credentials.account("PLAIN", {"imports": -1}, imports=[entry]))
+
+    assert sum("jwt updated" in line for line in both(act)) == 2
+
+
+def test_claims_of_another_type(both, credentials):
+    key, operator = credentials.account_key("PLAIN").public, credentials.OPERATOR
+
+    def act(talk):
+        for fields in MISFITS:
+            talk.update(credentials.token("account", operator, key, "PLAIN", fields))
+
+    lines = both(act)
+    assert sum("cannot unmarshal" in line for line in lines) > 0.8 * len(MISFITS)
+
+
+def test_what_users_may_claim(both, credentials):
+    """What a scope claims is looked at only when a user comes."""
+    user = credentials.Key("user", "u")
+    keys = [credentials.Key("account", f"scope {number}") for number in range(len(TEMPLATES))]
+    limits = dict.fromkeys(("subs", "data", "payload"), -1)
+    scopes = [
+        {"kind": "user_scope", "key": key.public, "role": "r", "template": limits | template}
+        for key, template in zip(keys, TEMPLATES, strict=True)
+    ]
+
+    def act(talk):
+        talk.update(credentials.account("PLAIN", {}, signing_keys=scopes))
+        for fields in USERS:
+            talk.lines.append(str(fields))
+            talk.show(credentials.user("u", "PLAIN", **fields), user)
+        for template, key in zip(TEMPLATES, keys, strict=True):
+            for more in ({}, {"src": []}):
+                talk.lines.append(f"{template} {more}")
+                scoped = credentials.user("u", "PLAIN", key, is_scoped=True, **more)
+                talk.show(scoped, user)
+
+    lines = both(act)
+    assert lines.count("PONG") + sum(line.startswith("-ERR") for line in lines) == (
+        len(USERS) + 2 * len(TEMPLATES)
+    )
 
 
 def test_a_revoked_user_is_sent_away(both, credentials):

@@ -64,7 +64,7 @@ def test_one_account_does_not_stop_the_others(made, credentials):
 
 def test_an_import_without_a_right_is_left_out(credentials, trusted):
     entry = {"account": credentials.account_key("STORE").public, "type": "stream"}
-    anothers = credentials.activation("STORE", "B", "paid.>", "stream")
+    expired = credentials.activation("STORE", "A", "paid.>", "stream", exp=credentials.ISSUED)
     tokens = {
         "STORE": credentials.accounts()["STORE"],
         "A": credentials.account(
@@ -72,7 +72,7 @@ def test_an_import_without_a_right_is_left_out(credentials, trusted):
             {},
             imports=[
                 entry | {"subject": "paid.>"},
-                entry | {"subject": "paid.x", "token": anothers},
+                entry | {"subject": "paid.x", "token": expired},
                 entry | {"subject": "news.x"},
                 entry | {"subject": "x", "account": credentials.account_key("GONE").public},
             ],

@@ -5,31 +5,58 @@ A limit of -1 means none; one that is not given is 0.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Literal
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Annotated, Any
 
-from pydantic import Field, field_validator
+from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
 from jetstream_server.base import nkey
+from jetstream_server.config.claims.claimed_subjects import (
+    is_wild,
+    quoted,
+    renaming_problems,
+    subject_problems,
+    unreferred,
+)
+from jetstream_server.config.claims.info_url import url_problem
+from jetstream_server.config.claims.misfits import kind_of
+from jetstream_server.config.claims.overlaps import ImportOverlaps, export_overlaps, is_contained
 from jetstream_server.config.claims.token import (
+    ClaimCounts,
+    ClaimFlag,
     ClaimInteger,
+    ClaimLimit,
+    ClaimList,
     Claims,
     ClaimsError,
+    ClaimTexts,
     SignedClaims,
+    by_name,
+    told,
 )
 from jetstream_server.config.claims.user_claims import PermissionClaims, UserClaims, UserGrants
-from jetstream_server.config.values import is_subject
 
 _ANYBODY = "*"
-_KINDS = Literal["stream", "service"]
+_STREAM, _SERVICE, _NULL = "stream", "service", "null"
+_SCOPE = "user_scope"
+_NO_LIMIT = -1
 _TRAFFIC = ("", "system", "owner")
-_DESCRIPTION_BYTES_MAX = 8192
-_REFERENCE = re.compile(r"\$([0-9]{1,9})")
+_TEXT_BYTES_MAX = 8192
+_KEYS_MAX = 2_500
+_ACTIVATIONS_MAX = 128
+# How much is told of what is wrong; there may be one mistake for every few bytes of a JWT.
+_TOLD_MAX = 65_536
+_CURVE = "X"
 _RESPONSE_TYPES = ("", "Singleton", "Stream", "Chunked")
 _LIMITS_OF_VERSION_1 = (
     "subs", "data", "payload", "imports", "exports", "wildcards", "conn", "leaf",
 )  # fmt: skip
+
+
+# Anything below zero is no limit.
+_Maximum = Annotated[ClaimInteger, AfterValidator(lambda given: max(given, -1))]
 
 
 class StorageLimits(Claims):
@@ -39,10 +66,10 @@ class StorageLimits(Claims):
     disk_storage: ClaimInteger = 0
     streams: ClaimInteger = 0
     consumer: ClaimInteger = 0
-    max_ack_pending: ClaimInteger = 0
-    mem_max_stream_bytes: ClaimInteger = 0
-    disk_max_stream_bytes: ClaimInteger = 0
-    max_bytes_required: bool = False
+    max_ack_pending: _Maximum = 0
+    mem_max_stream_bytes: _Maximum = 0
+    disk_max_stream_bytes: _Maximum = 0
+    max_bytes_required: ClaimFlag = False
 
     @property
     def allows_any(self) -> bool:
@@ -58,16 +85,18 @@ class AccountLimitClaims(StorageLimits):
             the overall limits.
     """
 
-    subs: ClaimInteger = 0
+    subs: ClaimLimit = 0
     data: ClaimInteger = 0
-    payload: ClaimInteger = 0
+    payload: ClaimLimit = 0
     imports: ClaimInteger = 0
     exports: ClaimInteger = 0
-    wildcards: bool = False
-    disallow_bearer: bool = False
+    wildcards: ClaimFlag = False
+    disallow_bearer: ClaimFlag = False
     conn: ClaimInteger = 0
     leaf: ClaimInteger = 0
-    tiered_limits: Mapping[str, StorageLimits] = {}
+    tiered_limits: Annotated[
+        Mapping[str, StorageLimits], BeforeValidator(lambda given: by_name(dict, {}, given))
+    ] = Field(default={})
 
     @property
     def has_jetstream(self) -> bool:
@@ -78,13 +107,8 @@ class AccountLimitClaims(StorageLimits):
 
     def problems(self) -> Iterator[str]:
         """Yield what is inconsistent."""
-        if not self.tiered_limits:
-            return
         if "" in self.tiered_limits:
             yield 'Tiered JetStream Limits can not contain a blank "" tier name'
-        empty = StorageLimits()
-        if any(getattr(self, name) != getattr(empty, name) for name in StorageLimits.model_fields):
-            yield "JetStream Limits and tiered JetStream Limits are mutually exclusive"
 
 
 class LatencyClaims(Claims):
@@ -97,34 +121,74 @@ class LatencyClaims(Claims):
         """Yield what is inconsistent."""
         if isinstance(self.sampling, int) and not 0 <= self.sampling <= 100:
             yield "sampling percentage needs to be between 1-100"
-        yield from _subject_problems(self.results)
-        if _is_wild(self.results):
+        yield from subject_problems(self.results)
+        if is_wild(self.results):
             yield "results subject can not contain wildcards"
 
 
-class ExportClaims(Claims):
-    """What an account offers."""
+class _Null:
+    """In place of what a link claims: there is a null in the list."""
+
+
+class _LinkClaims(Claims):
+    """An export or an import.
+
+    Attributes:
+        type: `stream` or `service`; empty if it is not said, `null` where there is a null.
+    """
 
     name: str = ""
     subject: str = ""
-    type: _KINDS
-    token_req: bool = False
-    revocations: Mapping[str, ClaimInteger] = {}
+    type: str = ""
+    allow_trace: ClaimFlag = False
+
+    @model_validator(mode="before")
+    @classmethod
+    def _told(cls, given: Any) -> Any:
+        if given is None:
+            return {"type": _Null()}
+        if isinstance(given, dict) and any(
+            value is None and name.lower() == "type" for name, value in given.items()
+        ):
+            return {"type": ""}  # which refuses it
+        return told(cls, given)
+
+    @field_validator("type", mode="before")
+    @classmethod
+    def _of_a_kind(cls, given: Any) -> Any:
+        if isinstance(given, _Null):
+            return _NULL
+        if isinstance(given, str) and given not in (_STREAM, _SERVICE):
+            raise ValueError(f"unknown export type {quoted(given)}")
+        return given
+
+
+class ExportClaims(_LinkClaims):
+    """What an account offers."""
+
+    token_req: ClaimFlag = False
+    revocations: ClaimCounts = Field(default={})
     response_type: str = ""
     response_threshold: ClaimInteger = 0
     service_latency: LatencyClaims | None = None
-    account_token_position: Annotated[ClaimInteger, Field(ge=0)] = 0
-    allow_trace: bool = False
+    account_token_position: Annotated[int, Field(strict=True, ge=0, le=2**64 - 1)] = 0
+    advertise: ClaimFlag = False
     description: str = ""
+    info_url: str = ""
 
     def problems(self) -> Iterator[str]:
         """Yield what is inconsistent, as the genuine server says it."""
-        is_service, given = self.type == "service", self.response_type
-        yield from _subject_problems(self.subject)
-        yield from _length_problems(self.description)
-        if given not in (_RESPONSE_TYPES if is_service else ("",)):
-            yield f'invalid response type for {self.type}: "{given}"'
-        if self.allow_trace and not is_service:
+        if self.type == _NULL:
+            yield "null export is not allowed"
+            return
+        is_service, given = self.type == _SERVICE, self.response_type
+        if not self.type:
+            yield 'invalid export type: "unknown"'
+        if is_service and given not in _RESPONSE_TYPES:
+            yield f"invalid response type for service: {quoted(given)}"
+        if self.type == _STREAM and given:
+            yield f"invalid response type for stream: {quoted(given)}"
+        if self.type == _STREAM and self.allow_trace:
             yield "AllowTrace only valid for service export"
         if self.service_latency is not None:
             if not is_service:
@@ -134,12 +198,14 @@ class ExportClaims(Claims):
             yield "negative response threshold is invalid"
         if self.response_threshold > 0 and not is_service:
             yield "response threshold only valid for services"
+        yield from subject_problems(self.subject)
         if position := self.account_token_position:
             yield from self._position_problems(position)
+        yield from _info_problems(self.description, self.info_url)
 
     def _position_problems(self, position: int) -> Iterator[str]:
         tokens = self.subject.split(".")
-        if not _is_wild(self.subject):
+        if not is_wild(self.subject):
             text = "Account Token Position can only be used with wildcard subjects"
             yield f"{text}: {self.subject}"
         elif position > len(tokens):
@@ -149,44 +215,73 @@ class ExportClaims(Claims):
             yield f"{text}: {self.subject}"
 
 
-class ImportClaims(Claims):
+class ImportClaims(_LinkClaims):
     """What an account takes from another one."""
 
-    name: str = ""
-    subject: str = ""
     account: str = ""
     token: str = ""
     to: str = ""
     local_subject: str = ""
-    type: _KINDS
-    share: bool = False
-    allow_trace: bool = False
+    share: ClaimFlag = False
 
-    def problems(self) -> Iterator[str]:
-        """Yield what is inconsistent, as the genuine server says it."""
-        is_service = self.type == "service"
+    @property
+    def here(self) -> str:
+        """The subject under which it is known here, with wildcards in place of references."""
+        return self.to or unreferred(self.local_subject) or self.subject
+
+    def problems(self, importer: str) -> Iterator[str]:
+        """Yield what is inconsistent, as the genuine server says it.
+
+        Args:
+            importer: the account that imports.
+        """
+        if self.type == _NULL:
+            yield "null import is not allowed"
+            return
+        is_service = self.type == _SERVICE
+        if not self.type:
+            yield 'invalid import type: "unknown"'
+        if self.allow_trace and is_service:
+            yield "AllowTrace only valid for stream import"
         if not self.account:
             yield "account to import from is not specified"
-        elif not nkey.is_public_key(self.account, nkey.ACCOUNT):
-            yield f'import "{self.name}" is of no account'
-        yield from _subject_problems(self.subject)
+        yield from subject_problems(self.subject)
         if self.local_subject:
-            yield from _renaming_problems(self.local_subject, self.subject)
+            yield from renaming_problems(self.local_subject, self.subject)
             if self.to:
                 yield "Local Subject replaces To"
         if self.share and not is_service:
             text = "sharing information (for latency tracking) is only valid for services"
-            yield f'{text}: "{self.subject}"'
-        if self.allow_trace and is_service:
-            yield "AllowTrace only valid for stream import"
-        if self.token and not _is_activation(self.token):
-            yield f'import "{self.subject}" contains an invalid activation token'
+            yield f"{text}: {quoted(self.subject)}"
+        if self.token:
+            yield from self._activation_problems(importer)
+
+    def _activation_problems(self, importer: str) -> Iterator[str]:
+        subject = quoted(self.subject)
+        try:
+            given = ActivationClaims.read(self.token)
+        except ClaimsError:
+            yield f"import {subject} contains an invalid activation token"
+            return
+        allowed = given.nats
+        if self.account not in (given.issuer, allowed.issuer_account):
+            yield f"activation token doesn't match account for import {subject}"
+        if given.subject != importer:
+            yield f"activation token doesn't match account it is being included in, {subject}"
+        if allowed.kind != self.type:
+            kind = allowed.kind or "unknown"
+            yield f"mismatch between token import type {kind} and type of import {self.type}"
+        yield from allowed.problems()
+        wanted = (self.to if self.type == _SERVICE else "") or self.subject
+        if not is_contained(wanted, allowed.subject):
+            what = quoted(allowed.subject)
+            yield f"activation token import subject {what} doesn't match import {subject}"
 
 
 class MappingClaims(Claims):
     """Where a mapped subject goes, and in what percentage of cases."""
 
-    subject: str
+    subject: str = ""
     weight: Annotated[int, Field(strict=True, ge=0, le=255)] = 0
     cluster: str = ""
 
@@ -200,10 +295,10 @@ class TraceClaims(Claims):
     def problems(self) -> Iterator[str]:
         """Yield what is inconsistent, as the genuine server says it."""
         whose = "the account Trace.Destination"
-        for each in _subject_problems(self.dest):
+        for each in islice(subject_problems(self.dest), 1):
             yield f"{whose} {each}"
-        if _is_wild(self.dest):
-            yield f'{whose} subject "{self.dest}" is not a valid publish subject'
+        if is_wild(self.dest):
+            yield f"{whose} subject {quoted(self.dest)} is not a valid publish subject"
         if not 0 <= self.sampling <= 100:
             text = f"the account Trace.Sampling value '{self.sampling}' is not valid"
             yield f"{text}, should be in the range [1..100]"
@@ -213,55 +308,72 @@ class CalloutClaims(Claims):
     """Who may answer for the users of an account, and of which other accounts; the server does not
     ask them."""
 
-    auth_users: tuple[str, ...] = ()
-    allowed_accounts: tuple[str, ...] = ()
+    auth_users: ClaimTexts = ()
+    allowed_accounts: ClaimTexts = ()
+    xkey: str = ""
 
     def problems(self) -> Iterator[str]:
         """Yield what is inconsistent, as the genuine server says it."""
-        if self.allowed_accounts and not self.auth_users:
+        allowed = self.allowed_accounts
+        if allowed and not self.auth_users:
             yield "External authorization cannot have accounts without users specified"
         for key in self.auth_users:
             if not nkey.is_public_key(key, nkey.USER):
-                yield f'AuthUser "{key}" is not a valid user public key'
+                yield f"AuthUser {quoted(key)} is not a valid user public key"
+        for key in allowed:
+            if key == _ANYBODY and len(allowed) > 1:
+                yield 'AllowedAccounts can only be a list of accounts or "*"'
+            elif key != _ANYBODY and not nkey.is_public_key(key, nkey.ACCOUNT):
+                yield f"Account {quoted(key)} is not a valid account public key"
+        if self.xkey and not nkey.is_public_key(self.xkey, _CURVE):
+            yield f"XKey {quoted(self.xkey)} is not a valid public xkey"
 
 
 class UserScope(Claims):
     """What the users may do whose JWTs were signed with one signing key."""
 
     kind: str
-    key: str
+    key: str = ""
     role: str = ""
+    description: str = ""
     template: UserGrants = UserGrants()
 
 
+def _listed(given: Any) -> Any:
+    return by_name(list, [], given)
+
+
 class _AccountBody(Claims):
-    imports: tuple[ImportClaims, ...] = ()
-    exports: tuple[ExportClaims, ...] = ()
+    imports: ClaimList[ImportClaims] = ()
+    exports: ClaimList[ExportClaims] = ()
     limits: AccountLimitClaims = AccountLimitClaims()
     signing_keys: Mapping[str, UserScope | None] = {}
-    revocations: Mapping[str, ClaimInteger] = {}
+    revocations: ClaimCounts = Field(default={})
     default_permissions: PermissionClaims = PermissionClaims()
-    mappings: Mapping[str, tuple[MappingClaims, ...]] = {}
-    tags: tuple[str, ...] = ()
+    mappings: Annotated[Mapping[str, ClaimList[MappingClaims]], BeforeValidator(_listed)] = {}
+    tags: ClaimTexts = ()
     trace: TraceClaims | None = None
     description: str = ""
+    info_url: str = ""
     cluster_traffic: str = ""
     authorization: CalloutClaims = CalloutClaims()
 
     @field_validator("signing_keys", mode="before")
     @classmethod
     def _by_key(cls, given: Any) -> Any:
-        """Keys come alone, or with a scope."""
+        """Keys come alone, or with a scope; anything else means nothing."""
         if not isinstance(given, list):
-            raise ValueError("expected a list of keys")
+            text = f"json: cannot unmarshal {kind_of(given)} into Go value of type []interface {{}}"
+            raise ValueError(text)
         keys: dict[str, Any] = {}
         for each in given:
             if isinstance(each, str):
                 keys[each] = None
-            elif isinstance(each, dict) and isinstance(each.get("key"), str):
-                keys[each["key"]] = each
-            else:
-                raise ValueError("expected a key, or a scope with one")
+            elif isinstance(each, dict):
+                if each.get("kind") != _SCOPE:
+                    raise ValueError("unknown signing key scope %!q(<nil>)")
+                key = next((each[name] for name in each if name.lower() == "key"), "")
+                keys[key if isinstance(key, str) else ""] = each
         return keys
 
 
@@ -286,40 +398,66 @@ class AccountClaims(SignedClaims):
         return modern
 
     def problem(self) -> str:
-        """Return the first mistake in it, empty for none."""
-        return next(self._problems(), "")
+        """Return every mistake in it, or very many of them, empty for none."""
+        told: list[str] = []
+        size = 0
+        for each in self._problems():
+            told.append(each)
+            size += len(each)
+            if size > _TOLD_MAX:
+                break
+        return " ".join(told)
 
     def _problems(self) -> Iterator[str]:
-        nats, limits = self.nats, self.nats.limits
-        yield from limits.problems()
-        if 0 <= limits.imports < len(nats.imports):
-            yield "the account contains more imports than allowed by the operator"
-        if 0 <= limits.exports < len(nats.exports):
-            yield "the account contains more exports than allowed by the operator"
-        is_wild = any(_is_wild(each.subject) for each in nats.exports)
-        if limits.exports != -1 and not limits.wildcards and is_wild:
-            yield "the account contains wildcard exports that are not allowed by the operator"
-        for export in nats.exports:
-            yield from export.problems()
-        for each in nats.imports:
-            yield from each.problems()
-        if bad := nats.default_permissions.bad_subject():
-            yield f"default permissions: {bad}"
+        nats = self.nats
+        many = len(nats.authorization.auth_users) + len(nats.authorization.allowed_accounts)
+        if many + len(nats.signing_keys) > _KEYS_MAX:
+            yield f"the account claims more than {_KEYS_MAX} keys"
+            return
+        if sum(bool(each.token) for each in nats.imports) > _ACTIVATIONS_MAX:
+            yield f"the account has more than {_ACTIVATIONS_MAX} activations"
+            return
+        yield from self._import_problems()
+        yield from _export_problems(nats.exports)
+        yield from nats.limits.problems()
+        yield from nats.default_permissions.subject_problems()
         for source, destinations in nats.mappings.items():
             yield from _mapping_problems(source, destinations)
+        yield from nats.authorization.problems()
         if nats.trace is not None:
             yield from nats.trace.problems()
-        yield from _length_problems(nats.description)
-        if nats.cluster_traffic not in _TRAFFIC:
-            yield f'unknown cluster traffic option: "{nats.cluster_traffic}"'
-        yield from nats.authorization.problems()
+        yield from self._number_problems()
         for key, scope in nats.signing_keys.items():
             if not nkey.is_public_key(key, nkey.ACCOUNT):
-                yield f'"{key}" is not a valid account signing key'
-            if scope is not None and scope.kind != "user_scope":
-                yield f'signing key scope "{scope.kind}" is unknown'
-            if scope is not None and (problem := scope.template.problem()):
-                yield problem
+                yield (
+                    f"{quoted(key)} is not a valid account signing key"
+                    if scope is None
+                    else f"{key} is not an account public key"
+                )
+        yield from _info_problems(nats.description, nats.info_url)
+        if nats.cluster_traffic not in _TRAFFIC:
+            yield f"unknown cluster traffic option: {quoted(nats.cluster_traffic)}"
+
+    def _import_problems(self) -> Iterator[str]:
+        overlaps = ImportOverlaps()
+        for each in self.nats.imports:
+            if each.type == _SERVICE:
+                yield from overlaps.add(each.account, each.here)
+            yield from each.problems(self.subject)
+
+    def _number_problems(self) -> Iterator[str]:
+        """Yield of what there is more than the operator allows."""
+        nats, limits = self.nats, self.nats.limits
+        if limits.imports != _NO_LIMIT and len(nats.imports) > limits.imports:
+            text = "the account contains more imports than allowed by the operator"
+            yield from [text] * (1 if limits.imports < 0 else 2)  # said twice
+        if limits.exports == _NO_LIMIT:
+            return
+        if len(nats.exports) > limits.exports:
+            yield "the account contains more exports than allowed by the operator"
+        for each in nats.exports:
+            if not limits.wildcards and is_wild(each.subject):
+                yield "the account contains wildcard exports that are not allowed by the operator"
 
     def has_revoked(self, user: UserClaims) -> bool:
         """Tell whether a user's JWT was issued before the time up to which that user's JWTs are
@@ -333,15 +471,30 @@ class AccountClaims(SignedClaims):
 
 class _Activation(Claims):
     subject: str = ""
-    kind: _KINDS
+    kind: str = ""
     issuer_account: str = ""
+
+    @field_validator("kind", mode="before")
+    @classmethod
+    def _of_a_kind(cls, given: Any) -> Any:
+        if given not in (_STREAM, _SERVICE):
+            raise ValueError("unknown export type")
+        return given
+
+    def problems(self) -> Iterator[str]:
+        """Yield what is inconsistent, as the genuine server says it."""
+        if not self.kind:
+            yield 'invalid import type: "unknown"'
+        yield from subject_problems(self.subject)
+        if self.issuer_account and not nkey.is_public_key(self.issuer_account, nkey.ACCOUNT):
+            yield "account_id is not an account public key"
 
 
 class ActivationClaims(SignedClaims):
     """The JWT with which an account lets another import something."""
 
     KIND = "activation"
-    SUBJECT = nkey.ACCOUNT
+    SUBJECT = ""
     ISSUERS = (nkey.ACCOUNT, nkey.OPERATOR)
 
     nats: _Activation
@@ -350,7 +503,8 @@ class ActivationClaims(SignedClaims):
     def _modern(cls, body: dict[str, Any]) -> dict[str, Any]:
         """Return claims of version 1, where the kind of an import is called its type."""
         modern = super()._modern(body)
-        modern["nats"]["kind"] = modern["nats"].get("type")
+        if "type" in modern["nats"]:
+            modern["nats"]["kind"] = modern["nats"]["type"]
         return modern
 
     def lets(self, importer: str, exporter: AccountClaims, export: ExportClaims) -> bool:
@@ -367,62 +521,43 @@ class ActivationClaims(SignedClaims):
         )
 
 
-def _subject_problems(subject: str) -> Iterator[str]:
-    """Yield why a text is no subject, as the genuine server says it."""
-    if not subject:
-        yield "subject cannot be empty"
-    elif " " in subject:
-        yield f'subject "{subject}" cannot have spaces'
-    elif ".." in subject:
-        yield f'subject "{subject}" cannot contain consecutive `.`'
-    elif not is_subject(subject):
-        yield f'subject "{subject}" is not valid'
+def _export_problems(exports: Sequence[ExportClaims]) -> Iterator[str]:
+    for each in exports:
+        yield from each.problems()
+    services = [each.subject for each in exports if each.type == _SERVICE]
+    streams = [each.subject for each in exports if each.type not in (_SERVICE, _NULL)]
+    yield from export_overlaps(_SERVICE, services)
+    yield from export_overlaps(_STREAM, streams)
 
 
-def _renaming_problems(here: str, subject: str) -> Iterator[str]:
-    """Yield why something cannot be known under another subject, which may refer to the wildcards
-    of its own by `*` or by their numbers."""
-    yield from _subject_problems(here)
-    if (here.split(".")[-1] == ">") != (subject.split(".")[-1] == ">"):
-        yield "both, renaming subject and subject, need to end or not end in >"
-    wildcards, references = subject.split(".").count("*"), 0
-    for token in here.split("."):
-        number = _REFERENCE.fullmatch(token)
-        if number is not None and int(number[1]) > wildcards:
-            yield f'Reference ${number[1]} in "{here}" reference * in "{subject}" that do not exist'
-        elif number is not None or token == "*":
-            references += 1
-    if references != wildcards:
-        yield "subject does not contain enough * or reference wildcards $[0-9]"
-
-
-def _mapping_problems(source: str, destinations: tuple[MappingClaims, ...]) -> Iterator[str]:
-    yield from _subject_problems(source)
-    wanted = 0
+def _mapping_problems(source: str, destinations: Sequence[MappingClaims]) -> Iterator[str]:
+    yield from subject_problems(source)
+    wanted, in_clusters = 0, Counter[str]()
+    told = f"Mapping {quoted(source)}"
     for each in destinations:
-        yield from _subject_problems(each.subject)
+        yield from subject_problems(each.subject)
         if each.weight > 100:
-            yield f'Mapping "{source}" has a weight {each.weight} that exceeds 100'
-        wanted += 0 if each.cluster else each.weight or 100
+            yield f"{told} has a weight {each.weight} that exceeds 100"
+        weight = each.weight or 100
+        if not each.cluster:
+            wanted += weight
+            continue
+        in_clusters[each.cluster] += weight
+        if in_clusters[each.cluster] > 100:
+            text = f"{told} in cluster {quoted(each.cluster)} exceeds 100%"
+            yield f"{text} among all of it's weighted to mappings"
     if wanted > 100:
-        yield f'Mapping "{source}" exceeds 100% among all of it\'s weighted to mappings'
+        yield f"{told} exceeds 100% among all of it's weighted to mappings"
 
 
-def _length_problems(description: str) -> Iterator[str]:
-    if len(description.encode(errors="replace")) > _DESCRIPTION_BYTES_MAX:
+def _info_problems(description: str, info_url: str) -> Iterator[str]:
+    """Yield what is wrong with what is told to people."""
+    if len(description.encode(errors="replace")) > _TEXT_BYTES_MAX:
         yield "Description is too long"
-
-
-def _is_activation(token: str) -> bool:
-    try:
-        ActivationClaims.read(token)
-    except ClaimsError:
-        return False
-    return True
-
-
-def _is_wild(subject: str) -> bool:
-    return "*" in subject or ">" in subject
+    if len(info_url.encode(errors="replace")) > _TEXT_BYTES_MAX:
+        yield "Info URL is too long"
+    if info_url and (problem := url_problem(info_url)):
+        yield f"error parsing info url: {problem}"
 
 
 def _is_revoked(revocations: Mapping[str, int], key: str, issued_at: int) -> bool:

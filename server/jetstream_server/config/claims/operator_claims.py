@@ -6,14 +6,14 @@ from __future__ import annotations
 from typing import Any
 
 from jetstream_server.base import nkey
-from jetstream_server.config.claims.token import Claims, SignedClaims
+from jetstream_server.config.claims.token import ClaimFlag, Claims, ClaimTexts, SignedClaims
 
 
 class _OperatorBody(Claims):
-    signing_keys: tuple[str, ...] = ()
+    signing_keys: ClaimTexts = ()
     system_account: str = ""
     assert_server_version: str = ""
-    strict_signing_key_usage: bool = False
+    strict_signing_key_usage: ClaimFlag = False
 
 
 class OperatorClaims(SignedClaims):

@@ -10,19 +10,78 @@ signatures go together was probed with the genuine server 2.15.1 (docs/reference
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, ClassVar, Self
+from collections.abc import Mapping
+from functools import cache
+from typing import Annotated, Any, ClassVar, Self, TypeVar
 
 import orjson
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    FailFast,
+    Field,
+    ValidationError,
+    model_validator,
+)
 
 from jetstream_server.base import nkey
+from jetstream_server.config.claims.misfits import misfit
 
 _ALGORITHMS = ("ed25519-nkey", "ed25519")
 _DECORATED = re.compile(r"\s*-{3,}[^\n-]*JWT-{3,}\s*\n(?P<token>\S+)\s*\n")
+# To look at an account's JWT takes up to twenty microseconds for each object, list and null in it,
+# and everybody waits meanwhile.
+_OBJECTS_MAX = 2_500
+_VALUES_MAX = 25_000
+_CHARACTERS_MAX = 1_500_000
+_TOO_MUCH = "it claims more than can be looked at in one turn"
+
+# What is nested more deeply could not be shown again, inside an answer.
+_DEPTH_LEFT = 50
+# Beside the claims of a JWT: `type`, `tags` and `issuer_account` in version 1 alone.
+_OUTER = {name: name for name in ("nats", "type", "tags", "issuer_account")}
+
+Claimed = TypeVar("Claimed")
+
+
+def _texts(given: Any) -> Any:
+    """Return a list of texts, in which `null` is an empty one."""
+    if isinstance(given, list) and None in given:
+        return ["" if each is None else each for each in given]
+    return given
+
+
+def by_name(kind: type, zero: Any, given: Any) -> Any:
+    """Return what is claimed by names, `zero` for `null`; one alone that does not fit refuses all,
+    of which there may be very many.
+
+    Args:
+        kind: the type of what is claimed.
+        zero: what `null` stands for.
+        given: the JSON.
+    """
+    if not isinstance(given, dict):
+        return given
+    for name, each in given.items():
+        if each is not None and type(each) is not kind:
+            return {name: each}
+    if None in given.values():
+        return {name: zero if each is None else each for name, each in given.items()}
+    return given
 
 
 # Any other number that JSON can write is refused, as it is by Go's reader for 64 bits.
 ClaimInteger = Annotated[int, Field(strict=True, ge=-(2**63), le=2**63 - 1)]
+# -1 stands for none; anything below lets nothing through.
+ClaimLimit = Annotated[ClaimInteger, AfterValidator(lambda given: given if given >= -1 else 0)]
+ClaimFlag = Annotated[bool, Field(strict=True)]
+ClaimList = Annotated[tuple[Claimed, ...], FailFast()]
+ClaimTexts = Annotated[tuple[str, ...], FailFast(), BeforeValidator(_texts)]
+ClaimCounts = Annotated[
+    Mapping[str, ClaimInteger], BeforeValidator(lambda given: by_name(int, 0, given))
+]
 
 
 class ClaimsError(ValueError):
@@ -30,16 +89,15 @@ class ClaimsError(ValueError):
 
 
 class Claims(BaseModel):
-    """Something claimed; `null` is the same as left out, and unknown fields mean nothing."""
+    """Something claimed; `null` is the same as left out, names count in whatever case, and unknown
+    ones mean nothing."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True)
+    model_config = ConfigDict(frozen=True, extra="ignore")
 
     @model_validator(mode="before")
     @classmethod
-    def _without_nulls(cls, given: Any) -> Any:
-        if isinstance(given, dict):
-            return {key: value for key, value in given.items() if value is not None}
-        return given
+    def _told(cls, given: Any) -> Any:
+        return told(cls, given)
 
 
 class SignedClaims(Claims):
@@ -47,7 +105,8 @@ class SignedClaims(Claims):
 
     Attributes:
         KIND: what `nats.type` has to be.
-        SUBJECT, ISSUERS: kinds of keys.
+        SUBJECT: a kind of keys, empty for any text.
+        ISSUERS: kinds of keys.
         NOT_IN_VERSION_1: fields of `nats` that mean nothing in a JWT of version 1.
         DEFAULTS_OF_VERSION_1: what a JWT of version 1 means by leaving a field out.
         token: the JWT itself.
@@ -64,6 +123,8 @@ class SignedClaims(Claims):
     subject: str = Field(default="", alias="sub")
     issuer: str = Field(default="", alias="iss")
     name: str = ""
+    identifier: str = Field(default="", alias="jti")
+    audience: str = Field(default="", alias="aud")
     issued_at: ClaimInteger = Field(default=0, alias="iat")
     expires_at: ClaimInteger = Field(default=0, alias="exp")
     not_before: ClaimInteger = Field(default=0, alias="nbf")
@@ -76,12 +137,19 @@ class SignedClaims(Claims):
             ClaimsError: it is not a JWT, is of another kind, or is not signed by the issuer it
                 names.
         """
+        if len(text) > _CHARACTERS_MAX:
+            raise ClaimsError(_TOO_MUCH)
         parts = text.strip().split(".")
         if len(parts) != 3:
             raise ClaimsError("expected 3 chunks")
         try:
             header, body = (nkey.decoded(part) for part in parts[:2])
-            fields = orjson.loads(body)
+            objects = sum(map(body.count, (b"{", b"[", b"null")))
+            if objects > _OBJECTS_MAX or body.count(b",") > _VALUES_MAX:
+                raise ClaimsError(_TOO_MUCH)
+            fields = _unnested(orjson.loads(body))
+            if isinstance(fields, dict):
+                fields = _named(fields, _OUTER | _names(cls))
             version = cls._version(orjson.loads(header), fields)
         except ClaimsError:
             raise
@@ -89,23 +157,17 @@ class SignedClaims(Claims):
             raise ClaimsError("a chunk is no JSON in base64") from None
         signed = ".".join(parts[:2])
         if version == 1:
-            signed = parts[1]
-            try:
-                body = orjson.dumps(cls._modern(fields))
-            except orjson.JSONEncodeError:
-                raise ClaimsError("what is claimed is nested too deeply") from None
+            signed, fields = parts[1], cls._modern(fields)
         try:
-            claims = cls.model_validate_json(body)
+            claims = cls.model_validate(fields)
         except ValidationError as error:
-            first = error.errors()[0]
-            where = ".".join([str(each) for each in first["loc"]])
-            raise ClaimsError(f"{where}: {first['msg']}") from None
-        if not nkey.is_public_key(claims.subject, cls.SUBJECT):
+            raise ClaimsError(misfit(error.errors(include_url=False)[0], cls.__name__)) from None
+        if cls.SUBJECT and not nkey.is_public_key(claims.subject, cls.SUBJECT):
             raise ClaimsError(f"the subject is no public key of an {cls.KIND}")
         if not nkey.is_public_key(claims.issuer, *cls.ISSUERS):
             raise ClaimsError("the issuer has no public key of a kind that may sign this")
         if not nkey.is_signed(claims.issuer, parts[2], signed.encode()):
-            raise ClaimsError("claim failed signature verification")
+            raise ClaimsError(f"claim failed V{version} signature verification")
         return claims.model_copy(update={"token": text.strip()})
 
     def decoded(self) -> dict[str, Any]:
@@ -122,7 +184,7 @@ class SignedClaims(Claims):
         """
         if not isinstance(header, dict) or not isinstance(body, dict):
             raise ClaimsError("a chunk is no JSON object")
-        typ, algorithm = _said(header.get("typ")), _said(header.get("alg"))
+        typ, algorithm = (_said(_member(header, name)) for name in ("typ", "alg"))
         if typ.upper() != "JWT":
             raise ClaimsError(f'not supported type "{typ}"')
         if algorithm.lower() not in _ALGORITHMS:
@@ -131,20 +193,24 @@ class SignedClaims(Claims):
         if not isinstance(nats, dict):
             raise ClaimsError(f"not {cls.KIND} claim")
         # Only version 1 has its kind next to the claims.
-        kind, version = nats.get("type"), nats.get("version")
+        kind, version = _member(nats, "type"), _member(nats, "version")
         if body.get("type"):
             kind, version = body["type"], 1
         if kind != cls.KIND:
             raise ClaimsError(f"not {cls.KIND} claim")
         if version not in (1, 2) or isinstance(version, bool | float):
-            raise ClaimsError(f"version {_said(version)} of JWTs is not known")
+            if type(version) is int and version > 2:
+                raise ClaimsError("JWT was generated by a newer version ")
+            text = "library supports version 2 or less - received"
+            raise ClaimsError(f"{text} {_said(version or 0)}")
         return int(version)
 
     @classmethod
     def _modern(cls, body: dict[str, Any]) -> dict[str, Any]:
         """Return claims of version 1 as version 2 has them."""
         moved = {name: body[name] for name in ("tags", "issuer_account") if name in body}
-        own = {key: value for key, value in body["nats"].items() if key not in cls.NOT_IN_VERSION_1}
+        named = _named(body["nats"], {name: name for name in cls.NOT_IN_VERSION_1})
+        own = {key: value for key, value in named.items() if key not in cls.NOT_IN_VERSION_1}
         return body | {"nats": cls.DEFAULTS_OF_VERSION_1 | own | moved}
 
     def is_current(self, now_s: int) -> bool:
@@ -154,6 +220,49 @@ class SignedClaims(Claims):
     def has_expired(self, now_s: int) -> bool:
         """Tell whether the time for which it was issued is over; a time before 1970 always is."""
         return self.expires_at != 0 and self.expires_at < now_s
+
+
+def told(claims: type[Claims], given: Any) -> Any:
+    """Return the JSON of claims as it is meant: without nulls, and by the names of their fields."""
+    if given is None:
+        return {}
+    return _named(given, _names(claims)) if isinstance(given, dict) else given
+
+
+def _unnested(fields: Any) -> Any:
+    """Return the claims, if they are not nested too deeply.
+
+    Raises:
+        ClaimsError: they are.
+    """
+    inside = fields
+    for _ in range(_DEPTH_LEFT):
+        inside = [inside]
+    try:
+        orjson.dumps(inside)
+    except orjson.JSONEncodeError:
+        raise ClaimsError("what is claimed is nested too deeply") from None
+    return fields
+
+
+def _named(given: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    """Return members by these names, in whatever case theirs are, without those that are `null`."""
+    return {
+        names.get(key) or names.get(key.lower(), key): value
+        for key, value in given.items()
+        if value is not None
+    }
+
+
+@cache
+def _names(claims: type[Claims]) -> dict[str, str]:
+    """Return what members are called in JSON, by the same in small letters."""
+    fields = claims.model_fields.items()
+    return {field.alias or name: field.alias or name for name, field in fields}
+
+
+def _member(given: Mapping[str, Any], name: str) -> Any:
+    return _named(given, {name: name}).get(name)
 
 
 def _said(value: Any) -> str:
