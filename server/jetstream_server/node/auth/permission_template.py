@@ -46,7 +46,11 @@ def granted(
         # A list from which everything fell out must not allow everything.
         return SubjectClaims(allow=kept, deny=(*deny, ">") if allow and not kept else deny)
 
-    return PermissionClaims(pub=filled(template.pub), sub=filled(template.sub), resp=template.resp)
+    publish = filled(template.pub)
+    # Nobody publishes to a queue: what is denied to one would deny nothing.
+    denied = tuple(each.partition(" ")[0] for each in publish.deny)
+    publish = publish.model_copy(update={"deny": denied})
+    return PermissionClaims(pub=publish, sub=filled(template.sub), resp=template.resp)
 
 
 def _filled(subjects: Sequence[str], user: UserClaims, account: AccountClaims) -> tuple[str, ...]:

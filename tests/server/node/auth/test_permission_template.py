@@ -61,3 +61,11 @@ def test_a_denied_subject_that_cannot_be_refuses_the_user(fill):
 
 def test_a_subject_with_a_queue(fill):
     assert fill(("a.{{name()}} q",))[0] == ("a.alice q",)
+
+
+def test_what_is_denied_to_a_queue_is_denied_to_whoever_publishes(fill, credentials):
+    assert fill((), ("a.{{name()}} q", "b"))[1] == ("a.alice", "b")
+    account = AccountClaims.read(credentials.account("A", {}))
+    user = UserClaims.read(credentials.user("alice", "A"))
+    template = PermissionClaims(sub=SubjectClaims(deny=("a q",)))
+    assert granted(template, user, account).sub.deny == ("a q",)
