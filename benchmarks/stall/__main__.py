@@ -28,12 +28,32 @@ from benchmarks.stall.consequences import CONSEQUENCES
 from benchmarks.stall.copies import COPIES
 from benchmarks.stall.crowds import CROWDS
 from benchmarks.stall.departures import DEPARTURES
+from benchmarks.stall.filters import FILTERS
 from benchmarks.stall.inputs import INPUTS, Input
+from benchmarks.stall.long_headers import LONG_HEADERS
+from benchmarks.stall.long_lists import LONG_LISTS
+from benchmarks.stall.packed import PACKED
+from benchmarks.stall.permissions import PERMISSIONS
+from benchmarks.stall.timers import TIMERS
 from benchmarks.stall.witness import Waits, Witness
 from benchmarks.stall.wrapped import WRAPPED
 from benchmarks.wire import LoadError
 
-ALL = [*INPUTS, *CROWDS, *CONSEQUENCES, *WRAPPED, *DEPARTURES, *COPIES, *CHANGES]
+ALL = [
+    *INPUTS,
+    *CROWDS,
+    *CONSEQUENCES,
+    *WRAPPED,
+    *DEPARTURES,
+    *COPIES,
+    *CHANGES,
+    *TIMERS,
+    *FILTERS,
+    *PERMISSIONS,
+    *PACKED,
+    *LONG_HEADERS,
+    *LONG_LISTS,
+]
 SHARES = (("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999), ("max", 1.0))
 _SETTLE_S = 0.3  # before the input, and behind it
 LONGEST_S = 180.0

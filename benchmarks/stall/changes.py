@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 
+from benchmarks.stall.consequences import with_headers
+from benchmarks.stall.crowds import say
 from benchmarks.stall.inputs import TIMEOUT_S, Act, Input, ask, consumer, publish, stream
 from benchmarks.wire import Wire
 
@@ -59,6 +61,17 @@ def _with_ids(count: int, window_ns: int) -> Act:
     return prepare
 
 
+def _never_ending(count: int) -> Act:
+    """Make a stream of so many messages that outlive its age."""
+
+    def prepare(port: int) -> None:
+        ask(port, stream(**_NEVER_ENDING))
+        for _ in range(0, count, 5000):
+            say(port, with_headers(lambda _: b"S.x", b"Nats-TTL: never", 5000))
+
+    return prepare
+
+
 def _of_interest(port: int) -> None:
     """Make a stream whose messages wait for one of two consumers each."""
     with Wire(port, TIMEOUT_S) as wire:
@@ -92,6 +105,7 @@ def _commit_batches(port: int) -> None:
 
 _IN_MEMORY: dict[str, object] = {"storage": "memory"}
 _AGE: dict[str, object] = {"max_age": _SECOND_NS, "duplicate_window": _SECOND_NS}
+_NEVER_ENDING = {"allow_msg_ttl": True, "max_age": 24 * 3600 * _SECOND_NS} | _IN_MEMORY
 _TWICE = publish(500_000, _MILLION, **_IN_MEMORY)
 
 CHANGES = [
@@ -109,6 +123,21 @@ CHANGES = [
         "a stream in memory of 10 subjects is to hold one message each",
         _changed(max_msgs_per_subject=1, **_IN_MEMORY),
         publish(10, _MILLION, **_IN_MEMORY),
+    ),
+    Input(
+        "a stream of 1,000,000 messages is to hold 10",
+        _changed(max_msgs=10),
+        publish(500_000, _MILLION),
+    ),
+    Input(
+        "a stream of 1,000,000 messages is to hold 10 KB",
+        _changed(max_bytes=10_000),
+        publish(500_000, _MILLION),
+    ),
+    Input(
+        "a stream in memory of 300,000 messages that never end is to hold 10",
+        _changed(max_msgs=10, **_NEVER_ENDING),
+        _never_ending(_SUBJECTS),
     ),
     *(
         Input(

@@ -19,7 +19,9 @@ def _listening(subject: bytes) -> bytes:
     return b"".join(b"SUB %b %d\r\n" % (subject, number + 10) for number in range(_LISTENERS))
 
 
-def _made(*requests: tuple[str, object]) -> Act:
+def made(*requests: tuple[str, object]) -> Act:
+    """Ask for all of it, one after the other; nothing may be refused."""
+
     def prepare(port: int) -> None:
         with Wire(port, TIMEOUT_S) as wire:
             wire.subscribe_inbox()
@@ -31,7 +33,7 @@ def _made(*requests: tuple[str, object]) -> Act:
 
 def _consumer(**config: object) -> Act:
     settings = {"name": "c", "durable_name": "c", "ack_policy": "explicit", **config}
-    return _made(
+    return made(
         ("STREAM.CREATE.S", {"name": "S", "subjects": ["S.>"]}),
         ("CONSUMER.CREATE.S.c", {"stream_name": "S", "config": settings}),
     )
@@ -45,7 +47,7 @@ def _copied(*, circle: bool) -> Act:
     if circle:
         b["republish"] = to_a
     a = {"name": "A", "subjects": ["a.*"], "republish": to_b}
-    return _made(("STREAM.CREATE.A", a), ("STREAM.CREATE.B", b))
+    return made(("STREAM.CREATE.A", a), ("STREAM.CREATE.B", b))
 
 
 def _pull(count: int, body: dict[str, object], reply: bytes) -> list[bytes]:
@@ -54,7 +56,8 @@ def _pull(count: int, body: dict[str, object], reply: bytes) -> list[bytes]:
     return [frame] * count
 
 
-def _with_headers(subject: Callable[[int], bytes], lines: bytes, count: int) -> list[bytes]:
+def with_headers(subject: Callable[[int], bytes], lines: bytes, count: int) -> list[bytes]:
+    """Return so many messages, each with these lines of headers, to the subject of its number."""
     block = b"NATS/1.0\r\n%b\r\n\r\n" % lines
     return [
         b"HPUB %b %d %d\r\n%b\r\n" % (subject(number), len(block), len(block), block)
@@ -145,7 +148,7 @@ CONSEQUENCES = [
     ),
     Input(
         "3,000 traces for 1,000 listeners",
-        _then(_with_headers(lambda _: b"S.x", b"Nats-Trace-Dest: wide", 3000), _WIDE, 0),
+        _then(with_headers(lambda _: b"S.x", b"Nats-Trace-Dest: wide", 3000), _WIDE, 0),
         _consumer(),
     ),
     Input(
@@ -161,7 +164,7 @@ CONSEQUENCES = [
     Input(
         "20,000 schedules, all due",
         _then(
-            _with_headers(
+            with_headers(
                 lambda number: b"S.%d" % number,
                 b"Nats-Schedule: @at 2026-01-01T00:00:00Z\r\nNats-Schedule-Target: S.t",
                 20_000,
@@ -169,6 +172,6 @@ CONSEQUENCES = [
             b"",
             4,
         ),
-        _made(("STREAM.CREATE.S", {"name": "S", "subjects": ["S.>"], "allow_msg_schedules": True})),
+        made(("STREAM.CREATE.S", {"name": "S", "subjects": ["S.>"], "allow_msg_schedules": True})),
     ),
 ]

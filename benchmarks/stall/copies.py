@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import time
 from typing import Any
 
+from benchmarks.stall.crowds import readers, say
 from benchmarks.stall.departures import delivered
-from benchmarks.stall.inputs import TIMEOUT_S, Act, Input
+from benchmarks.stall.inputs import TIMEOUT_S, Act, Input, publish
 from benchmarks.wire import Wire
 
 _WINDOW_BYTES = 1 << 20
@@ -62,6 +65,18 @@ def _many_consumers(port: int) -> None:
             wire.api(f"CONSUMER.CREATE.S.c{number}", body)
 
 
+def _take_unheard(port: int) -> None:
+    """Ask for 500 snapshots in one write, and acknowledge none of their parts."""
+    asked = []
+    for number in range(500):
+        body = {"deliver_subject": f"to.{number}", "chunk_size": 1 << 16, "window_size": 32 << 20}
+        text = json.dumps(body).encode()
+        asked.append(b"PUB $JS.API.STREAM.SNAPSHOT.S r %d\r\n%b\r\n" % (len(text), text))
+    with readers(port, b"SUB to.* 1\r\n"):
+        say(port, asked)
+        time.sleep(6)
+
+
 _FOUR = delivered(2, messages=50_000, consumers=4, storage="file")
 
 COPIES = [
@@ -70,6 +85,11 @@ COPIES = [
         "a restore of 4 consumers with 50,000 unacknowledged messages each",
         _restore,
         _restorable(_FOUR),
+    ),
+    Input(
+        "500 snapshots at once of which nobody acknowledges anything",
+        _take_unheard,
+        publish(1000, 20_000, bytes(1000)),
     ),
     Input("a restore of 500 consumers", _restore, _restorable(_many_consumers)),
 ]

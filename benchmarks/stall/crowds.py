@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import contextlib
 import json
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from benchmarks.stall import surroundings
-from benchmarks.stall.inputs import TIMEOUT_S, USER, Act, Input
+from benchmarks.stall.inputs import TIMEOUT_S, USER, Act, Input, consumer, stream
 from benchmarks.wire import LoadError, Wire
 
 _CREDENTIALS = tuple(USER.items())
@@ -26,18 +27,28 @@ def readers(port: int, said: bytes, **credentials: str) -> Iterator[None]:
     with Wire(port, TIMEOUT_S, {"headers": True, **credentials}) as wire:
         wire.sock.sendall(said)
         wire.ping()
+        with reading([wire.sock]):
+            yield
 
-        def read() -> None:
-            with contextlib.suppress(OSError):
-                while wire.sock.recv(1 << 20):
-                    pass
 
-        reading = threading.Thread(target=read, daemon=True)
-        reading.start()
-        yield
+@contextlib.contextmanager
+def reading(socks: Sequence[socket.socket]) -> Iterator[None]:
+    """Read whatever comes meanwhile, and end the connections."""
+
+    def read(sock: socket.socket) -> None:
         with contextlib.suppress(OSError):
-            wire.sock.shutdown(2)
-        reading.join()
+            while sock.recv(1 << 20):
+                pass
+
+    threads = [threading.Thread(target=read, args=[sock], daemon=True) for sock in socks]
+    for thread in threads:
+        thread.start()
+    yield
+    for sock in socks:
+        with contextlib.suppress(OSError):
+            sock.shutdown(socket.SHUT_RDWR)
+    for thread in threads:
+        thread.join()
 
 
 def say(port: int, frames: Sequence[bytes], **credentials: str) -> None:
@@ -57,20 +68,21 @@ def say(port: int, frames: Sequence[bytes], **credentials: str) -> None:
             sending.result()
 
 
+def say_together(port: int, said: Sequence[bytes]) -> None:
+    """Have clients say this at the same time, one each, and wait until all is acted on."""
+    with contextlib.ExitStack() as stack:
+        wires = [stack.enter_context(Wire(port, TIMEOUT_S)) for _ in said]
+        time.sleep(0.3)  # what they are told when they come
+        with ThreadPoolExecutor(_THREADS) as pool:
+            list(pool.map(lambda wire, frames: wire.sock.sendall(frames), wires, said))
+        for wire in wires:
+            wire.ping()
+
+
 def _large_messages(clients: int, size: int, times: int) -> Act:
     """Have so many clients publish so many messages each at the same time, to nobody."""
     frames = b"PUB nobody %d\r\n%b\r\n" % (size, bytes(size)) * times
-
-    def act(port: int) -> None:
-        with contextlib.ExitStack() as stack:
-            wires = [stack.enter_context(Wire(port, TIMEOUT_S)) for _ in range(clients)]
-            time.sleep(0.3)  # what they are told when they come
-            with ThreadPoolExecutor(_THREADS) as pool:
-                list(pool.map(lambda wire: wire.sock.sendall(frames), wires))
-            for wire in wires:
-                wire.ping()
-
-    return act
+    return lambda port: say_together(port, [frames] * clients)
 
 
 def said(frame: Callable[[int], bytes], count: int, before: bytes = b"") -> Act:
@@ -238,6 +250,31 @@ def _mapped(count: int) -> Act:
     return lambda port: say(port, frames, **USER)
 
 
+def _push_in_accounts(port: int) -> None:
+    """Have 60 accounts store what they import, each with 50 consumers that push it."""
+    pushing = {"ack_policy": "none", "mem_storage": True}
+    for account in range(_IMPORTERS):
+        with Wire(port, TIMEOUT_S, _importer(account)) as wire:
+            wire.subscribe_inbox()
+            wire.api(*stream(storage="memory"))
+            for number in range(50):
+                wire.api(*consumer(f"c{number}", deliver_subject=f"d.{number}", **pushing))
+
+
+def _hear_in_accounts(port: int) -> None:
+    """Publish 200 messages, with a PING each, that readers in 60 accounts hear."""
+    with contextlib.ExitStack() as stack:
+        for account in range(_IMPORTERS):
+            stack.enter_context(readers(port, b"SUB d.* 1\r\n", **_importer(account)))
+        say(port, [b"PUB S.a 0\r\n\r\nPING\r\n"] * 200, user="e", **{"pass": "s3cret"})
+        time.sleep(2)
+
+
+def _importer(number: int) -> dict[str, str]:
+    return {"user": f"u{number}", "pass": "s3cret"}
+
+
+_IMPORTERS = 60  # accounts
 _TOKENS = b".".join([b"*"] * 1989)
 
 CROWDS = [
@@ -343,6 +380,13 @@ CROWDS = [
         "100 subscriptions to all of 2,000 imports",
         _subscribed(b"SUB x.*.{} {}\r\n", 100),
         config=surroundings.many_imports,
+        credentials=_CREDENTIALS,
+    ),
+    Input(
+        "200 messages for 60 accounts with 50 consumers each",
+        _hear_in_accounts,
+        _push_in_accounts,
+        config=surroundings.many_importers,
         credentials=_CREDENTIALS,
     ),
     Input(

@@ -399,7 +399,7 @@ def _hear_everything(port: int) -> None:
             raise LoadError("the listener heard nothing")
 
 
-def _repeatedly(verb: str, body: bytes, count: int) -> Act:
+def repeatedly(verb: str, body: bytes, count: int) -> Act:
     """Ask the same so many times in one write, and read all answers."""
 
     def act(port: int) -> None:
@@ -960,6 +960,7 @@ def _requests(*requests: tuple[str, object]) -> Act:
 
 _NUMBERS = b'{"name":"S","subjects":[' + b",".join(b"%d" % (n % 10) for n in range(500_000)) + b"]}"
 _UNKNOWN = b'{"name":"S",' + b",".join(b'"k%d":1' % n for n in range(50_000)) + b"}"
+_UNKNOWN_TO_PULLS = b'{"batch":1,' + b",".join(b'"%x":1' % n for n in range(90_000)) + b"}"
 _KNOWN = b'{"name":"S",' + b",".join(b'"subjects":["s"]' for _ in range(55_000)) + b"}"
 _METADATA = b'{"name":"S","metadata":{' + b",".join(b'"%d":""' % n for n in range(90_000)) + b"}}"
 _STRINGS = b'{"name":"S","subjects":[' + b",".join(b'"a %d"' % n for n in range(90_000)) + b"]}"
@@ -1137,12 +1138,12 @@ INPUTS = [
     Input("1,000 subscriptions of one client to everything, for 3 s", _hear_everything),
     Input(
         "3,000 direct gets of 10,000 subjects, which are too many",
-        _repeatedly("DIRECT.GET.S", b'{"multi_last": [">"]}', 3000),
+        repeatedly("DIRECT.GET.S", b'{"multi_last": [">"]}', 3000),
         publish(10_000, 10_000),
     ),
     Input(
         "200 lists of 300 streams",
-        _repeatedly("STREAM.LIST", b"", 200),
+        repeatedly("STREAM.LIST", b"", 200),
         _make_streams_at_once(300),
     ),
     Input(
@@ -1251,6 +1252,11 @@ INPUTS = [
     Input(
         "600 pulls of 15 KB that are no JSON",
         _send(_odd_pull(b'{"batch":1,"x":[' + b"1," * 7400 + b"]"), 600),
+        _requests(stream(), consumer("c")),
+    ),
+    Input(
+        "20 pulls of 1 MB with 90,000 fields that nobody knows",
+        _send(_odd_pull(_UNKNOWN_TO_PULLS), 20),
         _requests(stream(), consumer("c")),
     ),
     Input(

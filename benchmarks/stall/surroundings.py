@@ -69,6 +69,26 @@ def many_imports(folder: Path) -> str:
     return f"accounts {{ {_SYSTEM}{others} }}\nsystem_account: SYSTEM\n"
 
 
+def many_importers(folder: Path) -> str:
+    """Have 60 accounts that import a stream of another one."""
+    exported = "E { users: [ {user: e, password: s3cret} ], exports: [ {stream: 'S.>'} ] }\n"
+    importers = "".join(
+        f"A{n} {{ jetstream: enabled, users: [ {{user: u{n}, password: s3cret}} ],"
+        " imports: [ {stream: {account: E, subject: 'S.>'}} ] }\n"
+        for n in range(60)
+    )
+    others = f"OTHERS {{ jetstream: enabled, users: [ {_WITNESS} ] }}\n{exported}{importers}"
+    return f"accounts {{ {_SYSTEM}{others} }}\nsystem_account: SYSTEM\n"
+
+
+def many_denials(folder: Path) -> str:
+    """Have a user to whom 1,000 patterns are denied, to publish and to subscribe to."""
+    denied = "{deny: [" + ", ".join(f"'d.{n}.*.x.{n}'" for n in range(1000)) + "]}"
+    rights = f"permissions: {{ publish: {denied}, subscribe: {denied} }}"
+    users = f"{_WITNESS}, {{user: bound, password: s3cret, {rights} }}"
+    return f"authorization {{ users: [ {users} ] }}\n"
+
+
 def many_mappings(folder: Path) -> str:
     """Have 2,000 mappings of subjects."""
     form = '"m.{0}.*.*": "n.{0}.{{{{wildcard(2)}}}}.{{{{wildcard(1)}}}}"'

@@ -7,12 +7,13 @@ import contextlib
 import socket
 import time
 import zlib
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from benchmarks.stall import surroundings
 from benchmarks.stall.inputs import HTTP_PORT, TIMEOUT_S, Act, Input, read_until, tls_clients
 
-_SIGN_IN = b'CONNECT {"verbose":false}\r\nPING\r\n'
+_SIGN_IN = b'CONNECT {"verbose":false}\r\n'
 _THREADS = 32  # that send at the same time
 _REQUEST = (
     b"GET / HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
@@ -61,20 +62,26 @@ def _frame(first: int, data: bytes) -> bytes:
     return bytes([first]) + size + bytes(4) + data
 
 
+def websockets(said: Sequence[bytes], stack: contextlib.ExitStack) -> list[socket.socket]:
+    """Return clients that have come by WebSocket, signed in, and said this, one each."""
+    those = []
+    for each in said:
+        sock = socket.create_connection(("127.0.0.1", HTTP_PORT), TIMEOUT_S)
+        those.append(stack.enter_context(sock))
+        sock.sendall(_REQUEST)
+        read_until(sock, b"\r\n\r\n")
+        sock.sendall(_frame(_FINAL | _BINARY, _SIGN_IN + each + b"PING\r\n"))
+    for sock in those:
+        read_until(sock, b"PONG\r\n")
+    return those
+
+
 def _frames(clients: int, sent: bytes) -> Act:
     """Have so many clients send the same frames, of which the last ones ask for a PONG."""
 
     def act(port: int) -> None:
         with contextlib.ExitStack() as stack:
-            those = []
-            for _ in range(clients):
-                sock = socket.create_connection(("127.0.0.1", HTTP_PORT), TIMEOUT_S)
-                those.append(stack.enter_context(sock))
-                sock.sendall(_REQUEST)
-                read_until(sock, b"\r\n\r\n")
-                sock.sendall(_frame(_FINAL | _BINARY, _SIGN_IN))
-            for sock in those:
-                read_until(sock, b"PONG\r\n")
+            those = websockets([b""] * clients, stack)
             _send_together(those, [sent] * clients)
             for sock in those:
                 read_until(sock, b"PONG\r\n")
@@ -97,7 +104,7 @@ def _deflated(size: int, times: int) -> bytes:
     return frame * times + _frame(_FINAL | _BINARY, b"PING\r\n")
 
 
-_BY_WEBSOCKET = f"websocket {{ port: {HTTP_PORT}, no_tls: true, compression: true }}\n"
+BY_WEBSOCKET = f"websocket {{ port: {HTTP_PORT}, no_tls: true, compression: true }}\n"
 
 WRAPPED = [
     Input("one client with 50,000 records of a byte", _records(1, 50_000), config=surroundings.tls),
@@ -107,16 +114,16 @@ WRAPPED = [
     Input(
         "one client with 100,000 frames of a byte",
         _frames(1, _in_bytes(100_000)),
-        config=_BY_WEBSOCKET,
+        config=BY_WEBSOCKET,
     ),
     Input(
         "200 clients with 10,000 frames of a byte",
         _frames(200, _in_bytes(10_000)),
-        config=_BY_WEBSOCKET,
+        config=BY_WEBSOCKET,
     ),
     Input(
         "200 clients with 20 deflated messages of 900 KB",
         _frames(200, _deflated(900_000, 20)),
-        config=_BY_WEBSOCKET,
+        config=BY_WEBSOCKET,
     ),
 ]
