@@ -72,7 +72,9 @@ def test_a_subject_that_no_record_can_hold(bench: Any, storage: str) -> None:
     fits, is_too_long = b"s." + b"x" * 65_533, b"s." + b"x" * 65_534
     subjects = [b"s.a", fits, is_too_long, b"s.b"]
     answers = bench.publish_all(stream, [(subject, b"x", ()) for subject in subjects])
-    assert [b'"err_code":10077,"description":"subject too long"' in answer for answer in answers] == [0, 0, 1, 0]
+    assert [
+        b'"err_code":10077,"description":"subject too long"' in answer for answer in answers
+    ] == [0, 0, 1, 0]
     assert stream.store.last_seq == 3 and stream.store.load(2).subject == fits
 
 
