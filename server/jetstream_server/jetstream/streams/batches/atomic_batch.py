@@ -100,7 +100,7 @@ class AtomicBatches:
             self._abandon(batch_id, "unsupported", now)
             raise
         if commit != b"eob":
-            if not self._open.hold(batch_id, message.bytes):
+            if not self._open.hold(batch_id, message.content_bytes):
                 if batch.messages:
                     self._abandon(batch_id, "large", now)
                 self._open.forget(batch_id)

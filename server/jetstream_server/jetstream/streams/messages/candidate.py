@@ -49,7 +49,7 @@ class Candidate:
         self.known: KnownLast | None = None
 
     @property
-    def bytes(self) -> int:
+    def content_bytes(self) -> int:
         """Return the bytes of its subject, headers and payload."""
         return len(self.subject) + len(self.headers) + len(self.payload)
 
