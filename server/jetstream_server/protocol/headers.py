@@ -9,7 +9,7 @@ server).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 VERSION_LINE = b"NATS/1.0"
 _CRLF = b"\r\n"
@@ -41,19 +41,23 @@ def status(block: bytes) -> bytes:
     return line.removeprefix(VERSION_LINE).strip(b" ") if line.startswith(VERSION_LINE) else b""
 
 
-def strip(block: bytes, keys: Iterable[bytes]) -> bytes:
-    """Return `block` without the lines of `keys`; b"" when no line but the first is left."""
-    shorter = block
-    for key in keys:
-        prefix = b"\r\n%b:" % key
-        while (found := shorter.find(prefix)) >= 0:
-            stop = shorter.find(_CRLF, found + 2)
-            if stop < 0:
-                break
-            shorter = shorter[:found] + shorter[stop:]
-    if shorter is not block and shorter == b"NATS/1.0\r\n\r\n":
-        return b""
-    return shorter
+def strip(block: bytes, keys: Collection[bytes], beginnings: tuple[bytes, ...] = ()) -> bytes:
+    """Return `block` without the lines of `keys`; b"" when no line but the first is left.
+
+    Args:
+        keys: a set, if they are many.
+        beginnings: the lines of all keys that begin like this go as well.
+    """
+    first, *lines, last = block.split(_CRLF) if _CRLF in block else (block, b"")
+    kept = []
+    for line in lines:
+        key, colon, _ = line.partition(b":")
+        if not colon or (key not in keys and not key.startswith(beginnings)):
+            kept.append(line)
+    if len(kept) == len(lines):
+        return block
+    shorter = _CRLF.join((first, *kept, last))
+    return b"" if shorter == b"NATS/1.0\r\n\r\n" else shorter
 
 
 def append(block: bytes, added: Iterable[tuple[bytes, bytes]]) -> bytes:

@@ -66,6 +66,27 @@ def test_strip_leaves_a_line_that_does_not_end() -> None:
     assert headers.strip(b"NATS/1.0\r\nA: 1\r\nA: 2", (b"A",)) == b"NATS/1.0\r\nA: 2"
 
 
+def test_strip_by_how_keys_begin() -> None:
+    block = b"NATS/1.0\r\nB-1: x\r\nA: 1\r\nB-\r\nb-2: y\r\nB-:\r\nB-3: z"
+    stripped = headers.strip(block, frozenset({b"A"}), (b"B-", b"C"))
+    assert stripped == b"NATS/1.0\r\nB-\r\nb-2: y\r\nB-3: z"
+
+
+def test_strip_looks_at_each_line_once() -> None:
+    """The block was copied once for each line that went."""
+    looks = []
+
+    class Keys(frozenset[bytes]):
+        def __contains__(self, key: object) -> bool:
+            looks.append(key)
+            return super().__contains__(key)
+
+    keys = [b"K-%d" % number for number in range(2000)]
+    block = b"NATS/1.0\r\n%b\r\n" % b"".join(b"%b:\r\n" % key for key in keys)
+    assert headers.strip(block, Keys(keys)) == b""
+    assert looks == keys
+
+
 def test_append_goes_before_the_empty_line() -> None:
     block = b"NATS/1.0\r\nA:2\r\n\r\n"
     added = headers.append(block, [(b"Nats-Stream", b"S"), (b"Nats-Sequence", b"7")])

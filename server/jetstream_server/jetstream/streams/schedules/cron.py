@@ -14,13 +14,15 @@ last. Specification: docs/reference/publishing.md#schedules.
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta, tzinfo
+from calendar import monthrange
+from datetime import datetime, tzinfo
 from typing import NamedTuple
 
 _HORIZON_YEARS = 5
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _WEEK_DAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
 _DIGITS_MAX = 18
+_WEEKS_OF_MONTH = 6  # that a month touches
 
 
 class _Field(NamedTuple):
@@ -40,10 +42,26 @@ _FIELDS = (
 
 
 class Cron:
-    """A pattern in a zone; `parse_cron` makes it."""
+    """A pattern in a zone; `parse_cron` makes it.
+
+    Each field is an integer with a bit for each value, as there may be very many patterns.
+    """
+
+    __slots__ = (
+        "_days",
+        "_days_either",
+        "_hours",
+        "_minutes",
+        "_months",
+        "_seconds",
+        "_weeks",
+        "_zone",
+    )
 
     def __init__(self, fields: list[set[int]], days_either: bool, zone: tzinfo) -> None:
-        self._seconds, self._minutes, self._hours, self._days, self._months, self._week = fields
+        bits = [sum(1 << value for value in values) for values in fields]
+        self._seconds, self._minutes, self._hours, self._days, self._months, week = bits
+        self._weeks = sum(week << 7 * number for number in range(_WEEKS_OF_MONTH))
         self._days_either = days_either
         self._zone = zone
 
@@ -57,32 +75,47 @@ class Cron:
             local = self._local(at)
             if local.year > last_year:
                 return None
-            into_hour = local.minute * 60 + local.second
-            if local.month not in self._months:
-                year, month = divmod(local.year * 12 + local.month, 12)
-                at = max(at + 1, self._midnight(datetime(year, month + 1, 1)))
-            elif not self._has_day(local):
-                day = datetime(local.year, local.month, local.day) + timedelta(days=1)
-                at = max(at + 1, self._midnight(day))
-            elif local.hour not in self._hours:
-                at += 3600 - into_hour
-            elif local.minute not in self._minutes:
+            if not self._days_of(local.year, local.month) >> local.day & 1:
+                day = self._day_after(local, last_year)
+                if day is None:
+                    return None
+                at = max(at + 1, int(day.timestamp()))
+            elif not self._hours >> local.hour & 1:
+                at += 3600 - (local.minute * 60 + local.second)
+            elif not self._minutes >> local.minute & 1:
                 at += 60 - local.second
-            elif local.second not in self._seconds:
-                at += 1
+            elif not self._seconds >> local.second & 1:
+                later = self._seconds >> local.second << local.second
+                at += (_lowest(later) if later else 60) - local.second
             else:
                 return at
 
     def _local(self, second: int) -> datetime:
         return datetime.fromtimestamp(second, self._zone)
 
-    def _midnight(self, day: datetime) -> int:
-        return int(day.replace(tzinfo=self._zone).timestamp())
+    def _day_after(self, local: datetime, last_year: int) -> datetime | None:
+        """Return when the first day after another one begins that comes up, None when none does
+        up to the end of a year."""
+        year, month, first = local.year, local.month, local.day + 1
+        while year <= last_year:
+            if days := self._days_of(year, month) >> first << first:
+                return datetime(year, month, _lowest(days), tzinfo=self._zone)
+            year, month = divmod(year * 12 + month, 12)
+            month, first = month + 1, 1
+        return None
 
-    def _has_day(self, local: datetime) -> bool:
-        in_month = local.day in self._days
-        in_week = local.isoweekday() % 7 in self._week
-        return in_month or in_week if self._days_either else in_month and in_week
+    def _days_of(self, year: int, month: int) -> int:
+        """Return the days of a month that come up, a bit each."""
+        if not self._months >> month & 1:
+            return 0
+        monday_first, length = monthrange(year, month)
+        in_week = self._weeks >> monday_first
+        found = self._days | in_week if self._days_either else self._days & in_week
+        return found & (2 << length) - 2
+
+
+def _lowest(bits: int) -> int:
+    return (bits & -bits).bit_length() - 1
 
 
 def parse_cron(text: str, zone: tzinfo) -> Cron | None:
@@ -102,7 +135,7 @@ def _parse_field(text: str, field: _Field) -> tuple[set[int], bool] | None:
     """Return the values of a field, and whether it says `any`."""
     values: set[int] = set()
     is_any = False
-    for part in text.split(","):
+    for part in {*text.split(",")}:
         if not part:
             continue
         found = _parse_range(part, field)

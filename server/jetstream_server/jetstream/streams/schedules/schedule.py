@@ -20,7 +20,7 @@ from jetstream_server.core.containment import UNCONTAINED, Containment
 from jetstream_server.jetstream.streams.messages import publish_headers as names
 from jetstream_server.jetstream.streams.messages.publish_headers import special_headers
 from jetstream_server.jetstream.streams.messages.scan import stored
-from jetstream_server.jetstream.streams.schedules.schedule_timing import timing_of
+from jetstream_server.jetstream.streams.schedules.schedule_timing import Timing, timing_of
 from jetstream_server.jetstream.wire.go_time import format_time, parse_time
 from jetstream_server.protocol import headers as blocks
 from jetstream_server.store.ports import MessageStore, StoredMessage
@@ -28,10 +28,13 @@ from jetstream_server.structures.deadline_heap import DeadlineHeap
 
 PURGE = b"purge"
 FIRED_AT_ONCE = 40  # schedules, in some 8 ms
+FIRED_BYTES_AT_ONCE = 512 * 1024  # that are weighed, and one copy more
+FIRED_BYTES_OF_UNIT = 8192  # of the workload, on top of one for each copy
+_HEADER_WEIGHT = 8  # of a byte: lines are looked at one by one
 # What a copy does not take over. The batch id because the copy is in no batch: a store must not
 # seem to end in the middle of one (`atomic_batch.py`). The genuine server keeps that one.
 _DROPPED = (b"Nats-Schedule", b"Nats-Expected-")
-_DROPPED_WHOLE = (names.MESSAGE_ID, names.TTL, names.ROLLUP, names.BATCH_ID)
+_DROPPED_WHOLE = frozenset((names.MESSAGE_ID, names.TTL, names.ROLLUP, names.BATCH_ID))
 
 
 class Schedules:
@@ -46,6 +49,8 @@ class Schedules:
     def __init__(self, containment: Containment = UNCONTAINED) -> None:
         self._containment = containment
         self._due: DeadlineHeap[bytes] = DeadlineHeap()
+        # Of those that come up again and again, so that their patterns are not read each time.
+        self._repeated: dict[bytes, Timing] = {}
         self.subjects: set[bytes] = set()
 
     def recover(self, store: MessageStore, now: int) -> None:
@@ -83,19 +88,16 @@ class Schedules:
         timing = timing_of(special)
         if timing is None:
             return
-        due = timing.at
-        if due is None:
-            # A planned time that is not later than the message is from an earlier schedule there,
-            # or from none.
-            due = planned if planned > timestamp else timing.next_after(now)
-        self._plan(subject, due)
+        # A planned time that is not later than the message is from an earlier schedule there, or
+        # from none.
+        self._begin(subject, timing, now, planned if planned > timestamp else None)
 
     def noted(self, subject: bytes, special: dict[bytes, bytes], now: int) -> None:
         """A message was stored: begin its schedule, or end the one that it replaces."""
         if names.SCHEDULE in special:
             timing = timing_of(special)
             assert timing is not None, special
-            self._plan(subject, timing.at if timing.at is not None else timing.next_after(now))
+            self._begin(subject, timing, now)
         elif subject in self.subjects:
             self._plan(subject, None)
 
@@ -119,11 +121,18 @@ class Schedules:
     def pop_due(self, store: MessageStore, now: int) -> list[Copy]:
         """Return what is to be stored by now, or some of it when that is much: then the next
         deadline has passed as well. Repeated schedules are set for their next time."""
-        copies = []
-        for subject in self._due.pop_due(now, FIRED_AT_ONCE):
+        copies: list[Copy] = []
+        weight = 0
+        for _ in range(FIRED_AT_ONCE):
+            due = self._due.pop_due(now, 1) if weight < FIRED_BYTES_AT_ONCE else []
+            if not due:
+                break
+            (subject,) = due
             try:
                 copy = self._pop(store, subject, now)
             except StoreError:
+                self._plan(subject, now)
+                self.postpone(copies, now)
                 raise
             except Exception as error:
                 self._containment.contain(error, now)
@@ -131,21 +140,31 @@ class Schedules:
                 continue
             if copy is not None:
                 copies.append(copy)
+                weight += copy.weight
         return copies
 
     def _pop(self, store: MessageStore, subject: bytes, now: int) -> Copy | None:
         newest = store.load(store.subject_last(subject))
         special = special_headers(newest.headers) if newest is not None else {}
-        timing = timing_of(special)
-        if newest is None or timing is None:  # gone, by a limit or a purge
-            self.subjects.discard(subject)
+        if newest is None or names.SCHEDULE not in special:  # gone, by a limit or a purge
+            self._plan(subject, None)
             return None
-        following = timing.next_after(now)
+        timing = self._repeated.get(subject)
+        following = timing.next_after(now) if timing is not None else None
         self._plan(subject, following)
         return _copy(store, newest, special, following)
 
+    def _begin(self, subject: bytes, timing: Timing, now: int, planned: int | None = None) -> None:
+        if timing.at is not None:
+            self._repeated.pop(subject, None)
+            self._plan(subject, timing.at)
+        else:
+            self._repeated[subject] = timing
+            self._plan(subject, planned if planned is not None else timing.next_after(now))
+
     def _plan(self, subject: bytes, due: int | None) -> None:
         if due is None:
+            self._repeated.pop(subject, None)
             self.subjects.discard(subject)
             self._due.cancel(subject)
         else:
@@ -154,12 +173,20 @@ class Schedules:
 
 
 class Copy(NamedTuple):
-    """What a schedule has the stream store."""
+    """What a schedule has the stream store.
+
+    Attributes:
+        scheduler: the schedule's subject.
+        target: where it is stored.
+        headers, payload: of the copy.
+        weight: bytes that were read for it, those of headers several times.
+    """
 
     scheduler: bytes
     target: bytes
     headers: bytes
     payload: bytes
+    weight: int
 
 
 def _copy(
@@ -176,13 +203,13 @@ def _copy(
         added.append((names.TTL, ttl))
     if rollup := special.get(names.SCHEDULE_ROLLUP):
         added.append((names.ROLLUP, rollup))
-    dropped = [key for key, _ in blocks.pairs(origin.headers) if _is_dropped(key)]
-    headers = blocks.append(blocks.strip(origin.headers, dropped), added)
-    return Copy(schedule.subject, special[names.SCHEDULE_TARGET], headers, origin.payload)
+    headers = blocks.append(blocks.strip(origin.headers, _DROPPED_WHOLE, _DROPPED), added)
+    weight = _weight(schedule) if origin is schedule else _weight(schedule) + _weight(origin)
+    return Copy(schedule.subject, special[names.SCHEDULE_TARGET], headers, origin.payload, weight)
 
 
-def _is_dropped(key: bytes) -> bool:
-    return key.startswith(_DROPPED) or key in _DROPPED_WHOLE
+def _weight(message: StoredMessage) -> int:
+    return len(message.headers) * _HEADER_WEIGHT + len(message.payload)
 
 
 def _parse_next(value: bytes) -> int | None:

@@ -5,6 +5,8 @@ Specification: docs/reference/publishing.md#schedules.
 
 from __future__ import annotations
 
+from datetime import tzinfo
+from functools import lru_cache
 from typing import NamedTuple
 
 from jetstream_server.base.clock import SECOND
@@ -13,6 +15,9 @@ from jetstream_server.jetstream.streams.messages import publish_headers as names
 from jetstream_server.jetstream.streams.schedules.cron import Cron, parse_cron
 from jetstream_server.jetstream.wire.go_duration import parse_duration
 from jetstream_server.jetstream.wire.go_time import parse_time
+
+TIMING_BYTES_MAX = 1024  # of `Nats-Schedule`; nobody needs more, and others wait while it is read
+_CRONS_KEPT = 64  # a pattern is looked at when its message is checked, and when it is stored
 
 _ALIASES = {
     "@yearly": "0 0 0 1 1 *",
@@ -62,14 +67,21 @@ def parse_timing(text: str, zone_name: str) -> Timing | None:
         return Timing(every=period // SECOND) if period is not None and period >= SECOND else None
     zone = find_zone(zone_name or "UTC")
     assert zone is not None, zone_name
-    cron = parse_cron(_ALIASES.get(text, text), zone)
+    cron = _cron_of(_ALIASES.get(text, text), zone)
     return Timing(cron=cron) if cron is not None else None
+
+
+@lru_cache(_CRONS_KEPT)
+def _cron_of(text: str, zone: tzinfo) -> Cron | None:
+    return parse_cron(text, zone)
 
 
 def timing_of(special: dict[bytes, bytes]) -> Timing | None:
     """Return when the schedule that these headers make comes up, None when they make none."""
+    said = special.get(names.SCHEDULE, b"")
+    if not said or len(said) > TIMING_BYTES_MAX:
+        return None
     zone_name = special.get(names.SCHEDULE_TIME_ZONE, b"").decode("utf-8", "replace")
     if zone_name and find_zone(zone_name) is None:
         return None
-    text = special.get(names.SCHEDULE, b"").decode("utf-8", "replace")
-    return parse_timing(text, zone_name) if text else None
+    return parse_timing(said.decode("utf-8", "replace"), zone_name)

@@ -7,20 +7,22 @@ from collections.abc import Callable
 from jetstream_server.base.errors import ApiError, StoreError
 from jetstream_server.jetstream.streams.contents import Contents
 from jetstream_server.jetstream.streams.messages.candidate import Candidate
+from jetstream_server.jetstream.streams.schedules.schedule import FIRED_BYTES_OF_UNIT
 from jetstream_server.jetstream.streams.storing.single_storing import store_single
 
 
-def fire_schedules(contents: Contents, log: Callable[[str, str], None], now: int) -> int:
-    """Store what has come up; what is refused is left out, and noted. Return how many there were.
+def fire_schedules(contents: Contents, log: Callable[[str, str], None], now: int) -> float:
+    """Store what has come up; what is refused is left out, and noted. Return the units of work that
+    it took.
 
     Raises:
         StoreError: what is left comes up again.
     """
     schedules = contents.schedules
     if schedules is None:
-        return 0
+        return 0.0
     copies = schedules.pop_due(contents.store, now)
-    count = len(copies)
+    units = len(copies) + sum(copy.weight for copy in copies) / FIRED_BYTES_OF_UNIT
     try:
         while copies:
             copy = copies[0]
@@ -34,4 +36,4 @@ def fire_schedules(contents: Contents, log: Callable[[str, str], None], now: int
     except StoreError:
         schedules.postpone(copies, now)
         raise
-    return count
+    return units

@@ -9,7 +9,12 @@ import pytest
 from jetstream_server.base.clock import HOUR, SECOND
 from jetstream_server.base.errors import StoreError
 from jetstream_server.jetstream.stream import Stream
-from jetstream_server.jetstream.streams.schedules.schedule import FIRED_AT_ONCE
+from jetstream_server.jetstream.streams.schedules import schedule
+from jetstream_server.jetstream.streams.schedules.schedule import (
+    FIRED_AT_ONCE,
+    FIRED_BYTES_AT_ONCE,
+)
+from jetstream_server.jetstream.streams.schedules.schedule_timing import TIMING_BYTES_MAX
 from jetstream_server.jetstream.wire.go_time import format_time
 from jetstream_server.store.vault import MemoryFolder
 
@@ -120,6 +125,101 @@ def test_a_disk_that_fails_delays(bench: Any, stream: Any, monkeypatch: Any) -> 
     assert targets(stream) == 0
     bench.advance(30 * SECOND)
     assert targets(stream) == 1
+
+
+def test_a_disk_that_cannot_be_read_delays_all_that_were_due(
+    bench: Any, stream: Any, monkeypatch: Any
+) -> None:
+    for name in ("a", "b", "c"):
+        lines = ("Nats-Schedule: @at 2027-01-01T00:00:00Z", f"Nats-Schedule-Target: s.t.{name}")
+        bench.publish(stream, f"s.{name}".encode(), b"", *lines)
+    load, loads = stream.store.load, []
+
+    def fail(sequence: int) -> Any:
+        loads.append(sequence)
+        if len(loads) == 2:
+            raise StoreError("cannot be read")
+        return load(sequence)
+
+    schedules = stream.contents.schedules
+    with monkeypatch.context() as patch:
+        patch.setattr(stream.store, "load", fail)
+        with pytest.raises(StoreError):
+            schedules.pop_due(stream.store, schedules.next_deadline())
+    late = schedules.pop_due(stream.store, schedules.next_deadline() + HOUR)
+    assert sorted(copy.scheduler for copy in late) == [b"s.a", b"s.b", b"s.c"]
+
+
+def test_what_comes_up_is_not_read_again(bench: Any, stream: Any, monkeypatch: Any) -> None:
+    bench.publish(stream, b"s.a", b"", "Nats-Schedule: */10 * * * * *", TARGET)
+    bench.publish(stream, b"s.b", b"", "Nats-Schedule: @every 10s", TARGET)
+
+    def fail(*arguments: object) -> None:
+        raise AssertionError(arguments)
+
+    monkeypatch.setattr(schedule, "timing_of", fail)
+    bench.advance(35 * SECOND)
+    assert targets(stream) == 6
+
+
+def test_a_stored_one_that_is_too_long_is_left_out_at_the_start(bench: Any) -> None:
+    """Such a one was taken once, and would come up every second."""
+    folder = MemoryFolder(0)
+    store = folder.messages()
+    for subject, stars in ((b"s.long", TIMING_BYTES_MAX // 2), (b"s.fit", 500)):
+        lines = b"Nats-Schedule: %b* * * * * *\r\nNats-Schedule-Target: s.t\r\n" % (b"*," * stars)
+        store.append(subject, b"NATS/1.0\r\n%b\r\n" % lines, b"", bench.now)
+    config = bench.config(allow_msg_schedules=True)
+    stream = Stream(bench.context, config, bench.now, folder, store, bench.now)
+    assert stream.contents.schedules is not None
+    assert stream.contents.schedules.subjects == {b"s.fit"}
+    bench.advance(3 * SECOND)
+    assert {store.load(3 + n).headers.split()[2] for n in range(3)} == {b"s.fit"}
+
+
+@pytest.mark.parametrize("of", ["the source", "the schedule", "headers"])
+def test_of_large_ones_few_come_up_in_one_turn(bench: Any, stream: Any, of: str) -> None:
+    """Forty copies of a megabyte were stored in one turn."""
+    at, large = format_time(bench.now + 10 * SECOND), bytes(FIRED_BYTES_AT_ONCE // 2)
+    more = [f"Nats-Expected-{number}:" for number in range(2000)]  # headers count eight times
+    for number in range(5):
+        lines = [f"Nats-Schedule: @at {at}", f"Nats-Schedule-Target: s.t.{number}"]
+        if of == "the source":
+            lines.append("Nats-Schedule-Source: s.src")
+        elif of == "headers":
+            lines += more
+        body = large if of == "the schedule" else b""
+        bench.publish(stream, b"s.a.%d" % number, body, *lines)
+    if of == "the source":
+        bench.publish(stream, b"s.src", large)
+    fired, tick, workload = [], stream.tick, bench.context.workload
+
+    def counted(now: int) -> None:
+        before, used = stream.store.last_seq, workload.used
+        tick(now)
+        fired.append((stream.store.last_seq - before, workload.used - used))
+
+    stream.tick = counted
+    bench.advance(11 * SECOND)
+    assert [number for number, _ in fired if number] == [2, 2, 1]
+    assert all(units >= 30 * number for number, units in fired)
+    assert b"Nats-Expected" not in stream.store.load(stream.store.last_seq).headers
+
+
+@pytest.mark.parametrize("storage", ["file", "memory"])
+def test_what_comes_up_waits_while_much_waits_for_the_disk(bench: Any, storage: str) -> None:
+    """400 megabytes were queued for the disk, and whoever published waited for all of them."""
+    stream = bench.stream(allow_msg_schedules=True, storage=storage)
+    for number in range(3):
+        lines = ("Nats-Schedule: @every 10s", f"Nats-Schedule-Target: s.t.{number}")
+        bench.publish(stream, b"s.a.%d" % number, b"", *lines)
+    workload = bench.context.workload
+    workload.is_flooded = True
+    bench.advance(11 * SECOND)
+    assert stream.store.last_seq == (3 if storage == "file" else 6)
+    workload.is_flooded = False
+    bench.advance(SECOND)
+    assert stream.store.last_seq == 6
 
 
 def test_of_very_many_only_some_come_up_in_one_turn(bench: Any, stream: Any) -> None:
