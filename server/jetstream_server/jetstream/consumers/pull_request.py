@@ -15,6 +15,7 @@ import orjson
 
 from jetstream_server.base.errors import ApiError
 from jetstream_server.jetstream.wire.go_json import (
+    PRECISE_BYTES_MAX,
     READ_BYTES_OF_UNIT,
     Duration,
     GoModel,
@@ -123,7 +124,7 @@ def parse_request(
     """
     if body[:1] != b"{":
         return PullRequest(reply, _parse_batch(body), is_text=True)
-    fields = _quick_fields(body)
+    fields = _quick_fields(body) if len(body) <= PRECISE_BYTES_MAX else None  # not read twice
     if fields is None:
         spend(_ODD_UNITS + len(body) / READ_BYTES_OF_UNIT)
         try:

@@ -172,7 +172,8 @@ class Source:
             if contents.config.allow_msg_counter:
                 origin_subject = header(headers, STREAM_SOURCE).split(b" ")[4]
                 counter = origin_subject.decode(errors="replace")  # as in any JSON
-                convert_total(contents.store, message, self.config.name, counter)
+                name, spend = self.config.name, contents.spend
+                convert_total(contents.store, message, name, counter, spend)
             check_size(contents.config, message)
             take_single(contents, message, now)
         except ApiError as error:

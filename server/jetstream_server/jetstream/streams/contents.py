@@ -55,6 +55,7 @@ class Contents:
         config: with defaults filled in; replaced by `follow`.
         store: the messages.
         consumers: by name.
+        spend: told of the units of work that a message takes beyond those that each takes.
         removal: what leaves, and when.
         dedupe: message ids seen within the duplicate window.
         last_message_id: id of the newest message, empty when that had none.
@@ -71,7 +72,8 @@ class Contents:
     ) -> None:
         self.name = config.name
         self.store = store
-        self.consumers = Audience(context.containment, context.workload.spend)
+        self.spend = context.workload.spend
+        self.consumers = Audience(context.containment, self.spend)
         self.removal = Removal(config, store, self.consumers, alarm, context)
         self.dedupe = Dedupe(config.duplicate_window)
         self.last_message_id = b""

@@ -226,6 +226,9 @@ PRECISE_BYTES_OF_UNIT = 43  # of the workload: so many are looked at in 0.1 ms
 # and as long to put into force.
 OBJECTS_MAX = 1000
 
+# Of an object in a lenient request, most of which it has to pass over.
+MEMBERS_MAX = 10_000
+
 # Minus zero: it fits no unsigned integer, but the quick reader takes it for zero.
 _NEGATIVE_ZERO = re.compile(rb"[\[:,\s]-0[\s,}\]]")
 _EMPTY_OBJECT = re.compile(rb"[ \t\r\n]*\{[ \t\r\n]*\}[ \t\r\n]*")
@@ -325,6 +328,9 @@ def _decode_members(
     node: JsonValue, model: type[GoModel], values: dict[str, Any], path: _Path, strict: bool
 ) -> None:
     fields = _fields(model)
+    if not strict and isinstance(node, ReadValue) and len(node.plain) > MEMBERS_MAX:
+        count = len(node.plain)
+        raise _MisfitError(f"{count} members, of which at most {MEMBERS_MAX} are read")
     for key, member in node.value:
         found = fields.get(key) or fields.get(key.casefold())
         if found is None:

@@ -53,9 +53,13 @@ class ReadValue:
 
     def objects_in_lists(self) -> int:
         """Count the elements of lists that hold more than texts and numbers, lists in lists
-        included; the count ends where it is large."""
+        included; the count ends where it is large, and where very many objects are looked at."""
         count, waiting = 0, [self.plain] if type(self.plain) in (dict, list) else []
+        looked_at = 0
         while waiting and count <= _COUNTED_MAX:
+            looked_at += 1
+            if looked_at > _COUNTED_MAX:
+                return looked_at
             each = waiting.pop()
             members: Collection[Any] = each.values() if type(each) is dict else each
             if {*map(type, members)} <= _PLAIN:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import orjson
 import pytest
 from jetstream_server.jetstream.consumers.pull_request import PullBody, PullRequest, parse_request
 
@@ -84,3 +85,27 @@ def test_an_odd_body_has_no_serializer_made():
     request = parse_request(b"in", b'{"batch":5,"unknown":true}', NOW)
     assert request.batch == 5
     assert not PullBody.__pydantic_complete__
+
+
+def test_a_long_one_is_read_once_and_names_that_nobody_knows_are_not_all_looked_at(monkeypatch):
+    """90,000 members took 60 ms."""
+    reads, units = [], []
+    loads = orjson.loads
+    monkeypatch.setattr(orjson, "loads", lambda text: reads.append(text) or loads(text))
+    members = "".join(f',"{number:x}":1' for number in range(90_000))
+    body = f'{{"batch":5{members}}}'.encode()
+    refused = parse_request(b"in", body, NOW, units.append)
+    assert refused == "90001 members, of which at most 10000 are read"
+    assert len(reads) == 1
+    assert sum(units) > 1000
+    members = "".join(f',"{number:x}":1' for number in range(9000))
+    request = parse_request(b"in", f'{{"batch":5{members}}}'.encode(), NOW)
+    assert isinstance(request, PullRequest)
+    assert request.batch == 5
+
+
+def test_a_long_one_is_work_even_if_it_says_little():
+    units: list[float] = []
+    body = b'{"batch":1%b}' % (b',"batch":1' * 90_000)
+    assert isinstance(parse_request(b"in", body, NOW, units.append), PullRequest)
+    assert sum(units) > 1000

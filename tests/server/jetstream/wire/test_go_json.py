@@ -418,6 +418,16 @@ def test_indented_for_people():
     )
 
 
+def test_of_very_many_members_that_nobody_knows_a_lenient_request_is_refused() -> None:
+    """A megabyte of them kept everybody waiting for 60 ms."""
+    members = ",".join(f'"{number:x}":1' for number in range(go_json.MEMBERS_MAX))
+    text = "10001 members, of which at most 10000 are read"
+    assert refusal(f'{{"name":"J",{members}}}'.encode(), strict=False) == text
+    assert refusal(f'{{"mirror":{{"name":"J",{members}}}}}'.encode(), strict=False) == text
+    assert refusal(f'{{"name":"J",{members}}}'.encode()) == 'json: unknown field "0"'
+    assert go_json.decode(f"{{{members}}}".encode(), Outer, strict=False) == Outer()
+
+
 def test_lists_of_numbers_are_within_their_bounds() -> None:
     class Numbers(go_json.GoModel):
         signed: list[go_json.Int32] = Field(default_factory=list)

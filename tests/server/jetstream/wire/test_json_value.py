@@ -87,3 +87,11 @@ def test_objects_in_lists_are_counted(text: str, count: int) -> None:
 def test_counting_ends_where_there_are_very_many() -> None:
     wide = ReadValue([{"a": [{}] * 100}] * 20_000)
     assert 10_000 < wide.objects_in_lists() <= 20_000
+
+
+def test_of_very_many_objects_not_all_are_looked_at() -> None:
+    """They are no elements of lists, so none counted, and looking at all took 25 ms."""
+    few = {str(number): {"a": [1]} for number in range(1000)}
+    assert ReadValue(few).objects_in_lists() == 0
+    many = {str(number): {"a": {"b": 1}} for number in range(30_000)}
+    assert ReadValue(many).objects_in_lists() == 10_001

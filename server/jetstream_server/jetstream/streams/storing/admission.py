@@ -136,7 +136,7 @@ def check(
         _check_last_message_id(contents, special)
         _check_rollup(config, special)
     if config.allow_msg_counter:
-        count(contents.store, message, staging)
+        count(contents.store, message, staging, contents.spend)
         check_size(config, message)  # it has grown
     return None
 

@@ -18,11 +18,13 @@ from jetstream_server.jetstream import errors
 from jetstream_server.jetstream.streams.messages import publish_headers as names
 from jetstream_server.jetstream.streams.messages.publish_headers import header, replaced
 from jetstream_server.jetstream.streams.messages.staging import Staging
+from jetstream_server.jetstream.wire.go_json import Spend, spend_nothing
 from jetstream_server.store.ports import MessageStore
 
 if TYPE_CHECKING:
     from jetstream_server.jetstream.streams.messages.candidate import Candidate
 
+_BYTES_OF_UNIT = 4000  # of the workload: so many are read, or added up, in 0.1 ms
 _INTEGER = re.compile(rb"[+-]?[0-9]+")
 # Decimal reads and writes digits in linear time, which `int` refuses to do for many of them.
 _EXACT = Context(prec=1_000_000, Emin=MIN_EMIN, Emax=MAX_EMAX)
@@ -54,8 +56,16 @@ def check_increment(message: Candidate, *, is_counter: bool) -> None:
         raise errors.MESSAGE_INCR_INVALID()
 
 
-def count(store: MessageStore, message: Candidate, staging: Staging | None) -> None:
+def count(
+    store: MessageStore,
+    message: Candidate,
+    staging: Staging | None,
+    spend: Spend = spend_nothing,
+) -> None:
     """Put the new total into the message, as payload and as `total`.
+
+    Args:
+        spend: told of the units of work that it takes to read what is stored, and to add.
 
     Raises:
         ApiError: 10169 there is no increment; 10172 the stored total cannot be read.
@@ -68,18 +78,23 @@ def count(store: MessageStore, message: Candidate, staging: Staging | None) -> N
         before = staging.totals[subject]
         sources = b""
     else:
-        before, sources = _stored(store, subject)
+        before, sources = _stored(store, subject, spend)
     if sources := message.sources or sources:
         message.headers = replaced(message.headers, names.COUNTER_SOURCES, sources)
     after = _EXACT.add(before, Decimal(increment.decode()))
     if staging is not None:
         staging.totals[subject] = after
     message.total = format(after, "f").encode()
+    spend(len(message.total) / _BYTES_OF_UNIT)
     message.payload = b'{"val":"%b"}' % message.total
 
 
 def convert_total(
-    store: MessageStore, message: Candidate, origin: str, origin_subject: str
+    store: MessageStore,
+    message: Candidate,
+    origin: str,
+    origin_subject: str,
+    spend: Spend = spend_nothing,
 ) -> None:
     """Turn the copy of another stream's counter into an increment of this one: by what was counted
     there since the previous copy.
@@ -87,6 +102,7 @@ def convert_total(
     Args:
         origin: the stream that the copy comes from.
         origin_subject: the counter there.
+        spend: told of the units of work that it takes to read what is stored.
 
     Raises:
         ApiError: 10169 there is no increment; 10172 a total cannot be read.
@@ -94,7 +110,7 @@ def convert_total(
     if names.INCREMENT not in message.special:
         raise errors.MESSAGE_INCR_MISSING()
     total = _total(message.payload)
-    _, sources = _stored(store, message.subject)
+    _, sources = _stored(store, message.subject, spend)
     accounted: dict[str, dict[str, str]] = orjson.loads(sources) if sources else {}
     before = accounted.setdefault(origin, {}).get(origin_subject, "0")
     if not isinstance(before, str) or _INTEGER.fullmatch(before.encode()) is None:
@@ -117,11 +133,12 @@ def _total(payload: bytes) -> Decimal:
     return Decimal(value)
 
 
-def _stored(store: MessageStore, subject: bytes) -> tuple[Decimal, bytes]:
+def _stored(store: MessageStore, subject: bytes, spend: Spend) -> tuple[Decimal, bytes]:
     """Return the total of a subject, and the block of its sources."""
     newest = store.load(store.subject_last(subject))
     if newest is None:
         return Decimal(0), b""
+    spend((len(newest.headers) + len(newest.payload)) / _BYTES_OF_UNIT)
     sources = header(newest.headers, names.COUNTER_SOURCES) if newest.headers else b""
     try:
         accounted = orjson.loads(sources) if sources else {}

@@ -92,3 +92,31 @@ def test_increments_of_a_batch_add_up_and_count_when_it_is_committed(bench: Any)
     totals = [stream.store.load(sequence).payload for sequence in range(1, 6)]
     assert totals == [b'{"val":"%d"}' % total for total in (10, 11, 2, 15, 23)]
     assert add(bench, stream, 1)["val"] == "24"
+
+
+@pytest.mark.parametrize("of", ["sources", "digits"])
+def test_what_is_stored_is_work_for_the_next_increment(bench: Any, counters: Any, of: str) -> None:
+    """An increment of 60 bytes reads all that is stored; 60 of them came in a turn."""
+    workload, large = bench.context.workload, b"s.large"
+    if of == "sources":
+        sources = ",".join(f'"{number:x}":{{}}' for number in range(6000))
+        add(bench, counters, 1, large, f"Nats-Counter-Sources: {{{sources}}}")
+    else:
+        add(bench, counters, "7" * 60_000, large)
+    add(bench, counters, 1, b"s.small")
+    used = []
+    for subject in (b"s.small", large):
+        before = workload.used
+        assert "error" not in add(bench, counters, 1, subject)
+        used.append(workload.used - before)
+    assert used[0] < 2
+    assert used[1] > 12
+
+
+def test_what_cannot_be_read_is_work_too(bench: Any, counters: Any) -> None:
+    lists = ",".join("[]" for _ in range(20_000))
+    add(bench, counters, 1, b"s.a", f'Nats-Counter-Sources: {{"a":[{lists}]}}')
+    workload = bench.context.workload
+    before = workload.used
+    assert add(bench, counters, 1)["error"]["err_code"] == 10172
+    assert workload.used - before > 12
