@@ -69,6 +69,8 @@ _STRUCTURES = {
     "TREE_TOKENS_MAX": [1, 2, 3],
     "_COMPARED_MAX": [1],
     "COMPARED_MAX": [1],
+    "NOTED_MAX": [1, 2],
+    "_FEW_FILTERS": [0, 1],
     "_BOUNDS_MAX": [1, 5],
     "_BOUNDS_TRIED": [1, 2],
     "_LITERALS_LOOKED_FOR": [1, 2],

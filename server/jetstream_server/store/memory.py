@@ -414,7 +414,7 @@ class MemoryStore:
                 return len(self._messages)
             if wanted.literals is None:
                 return self._up_to_date().total(self._flags(wanted))
-            return sum(map(self.subject_count, wanted.literals))
+            return sum(map(self.subject_count, self._held(wanted.literals)))
         order = self._order
         first, last = order.find(start), len(order) if stop is None else order.find(stop)
         if not isinstance(wanted, PatternFilter):
@@ -562,10 +562,15 @@ class MemoryStore:
             return wanted.flags(index.names, index.listing)
         return bytearray(b"\1") * len(index.names)
 
+    def _held(self, literals: Iterable[bytes]) -> Iterator[bytes]:
+        """Iterate over those that have messages: there may be sixty thousand others."""
+        return filter(self._subjects.__contains__, literals)
+
     def _names(self, wanted: SubjectFilter | None, low: int = 0) -> list[bytes]:
         """Return the matching subjects that have messages from `low` on."""
         if isinstance(wanted, PatternFilter) and wanted.literals is not None:
-            return [each for each in wanted.literals if self.subject_last(each) >= max(low, 1)]
+            held = self._held(wanted.literals)
+            return [each for each in held if self.subject_last(each) >= max(low, 1)]
         index = self._up_to_date()
         return [index.names[number] for number in index.present(self._flags(wanted), low)]
 

@@ -297,3 +297,13 @@ def test_a_limit_that_changes_all_the_time_is_kept_to(seed, monkeypatch):
         assert list(store._messages) == live
         if limit > 0 and not store.exceeds(limits):
             assert all(len(each) <= limit for each in kept.values())
+
+
+def test_literals_that_nobody_has_used_cost_next_to_nothing():
+    store = MemoryStore()
+    for number in range(50):
+        store.append(b"s.%d" % number, b"", b"", 5)
+    wanted = store.filter([b"s.%d" % number for number in range(40, 5000)])
+    assert lines_of(lambda: store.count(wanted, 0)) < 200
+    assert lines_of(lambda: store.count(wanted, 2)) < 200
+    assert (store.count(wanted, 0), store.count(wanted, 46)) == (10, 5)

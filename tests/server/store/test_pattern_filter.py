@@ -12,6 +12,8 @@ from jetstream_server.store import pattern_filter
 from jetstream_server.store.memory import MemoryStore
 from jetstream_server.store.pattern_filter import PatternFilter
 
+from tests.traced_lines import lines_of
+
 
 def drawn(random: Random, tokens: list[bytes]) -> bytes:
     return b".".join(random.choices(tokens, k=random.randint(1, 4)))
@@ -84,3 +86,18 @@ def test_the_first_message_after_a_time_is_known_without_looking_at_all(monkeypa
     assert len(looked) <= len(asked)
     store.append(b"s", b"", b"x", 7)  # the clock was set back
     assert [store.sequence_at(time) for time in (1499, 1500)] == [2999, 3002]
+
+
+def test_what_only_looks_like_a_wildcard_is_none():
+    wanted = PatternFilter((b"a*.b", b"c>", b"d"))
+    assert [each for each in (b"a*.b", b"ax.b", b"c>", b"c", b"d") if wanted.wants(each)] == [
+        b"a*.b",
+        b"c>",
+        b"d",
+    ]
+    assert PatternFilter((b"b", b"a", b"b")).literals == {b"b": None, b"a": None}
+
+
+def test_very_many_literals_are_told_apart_at_a_glance():
+    patterns = tuple(b"s.%d" % n for n in range(1000))
+    assert lines_of(lambda: PatternFilter(patterns)) < 100

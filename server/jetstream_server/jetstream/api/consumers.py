@@ -15,10 +15,10 @@ from pydantic import Field
 
 from jetstream_server.core.provenance import is_from_server, is_own_subject
 from jetstream_server.core.steps import Stint
-from jetstream_server.core.workload import SUBJECTS_OF_UNIT, UNITS_OF_TURN
+from jetstream_server.core.workload import SUBJECTS_OF_UNIT
 from jetstream_server.jetstream import errors
-from jetstream_server.jetstream.api.list_page import page_of
-from jetstream_server.jetstream.api.long_requests import is_long
+from jetstream_server.jetstream.api.list_page import PageEntries, page_of
+from jetstream_server.jetstream.api.long_requests import at_once_or_later, is_long
 from jetstream_server.jetstream.api.request import Later, Request, route
 from jetstream_server.jetstream.api.request_body import (
     read_body,
@@ -70,6 +70,7 @@ NAMES_MAX = 1024
 LIST_MAX = 256
 SORTED_OF_UNIT = 200  # consumers, of which a page is chosen
 SHOWN_AT_ONCE = 64
+BYTES_AS_ONE = 4096  # of an entry as JSON
 SUBJECTS_AT_ONCE = 200_000  # for a filter, in a few milliseconds
 MESSAGES_AT_ONCE = 200_000  # counted, likewise
 FILTERS_AT_ONCE = 1000  # sorted into literals and others
@@ -204,7 +205,7 @@ def _create(
         work = partial(_read_and_create, catalog, request, chosen)
         return Sliced(catalog.context.slices, work)
     body = _read_create(catalog.context, request)
-    return _at_once_or_later(catalog, _creation(catalog, request, body, chosen(body)))
+    return at_once_or_later(catalog.context, _creation(catalog, request, body, chosen(body)))
 
 
 def _read_and_create(
@@ -239,7 +240,8 @@ def _creation(
             if catalog.streams.get(body.stream_name) is stream:
                 break
     answer = _create_now(catalog, request, body, config, compared)
-    if stream is not None and (config.filters or config.deliver_policy == "last_per_subject"):
+    has_filter = bool(config.filter_subjects or config.filter_subject)
+    if stream is not None and (has_filter or config.deliver_policy == "last_per_subject"):
         catalog.context.workload.spend(stream.store.state().num_subjects // SUBJECTS_OF_UNIT)
     yield answer
 
@@ -310,7 +312,7 @@ def _check_info(context: Context, request: Request) -> None:
 def info(catalog: Catalog, request: Request) -> dict[str, Any] | Later:
     """Show a consumer."""
     _check_info(catalog.context, request)
-    return _at_once_or_later(catalog, _info(catalog, request))
+    return at_once_or_later(catalog.context, _info(catalog, request))
 
 
 def _info(catalog: Catalog, request: Request) -> Iterator[dict[str, Any] | None]:
@@ -330,15 +332,6 @@ def _new_subjects(consumer: StreamConsumer) -> Iterator[None]:
         names_max = SUBJECTS_AT_ONCE
 
 
-def _at_once_or_later(
-    catalog: Catalog, steps: Iterator[dict[str, Any] | None]
-) -> dict[str, Any] | Later:
-    if (answer := next(steps)) is not None:
-        return answer
-    catalog.context.workload.spend(UNITS_OF_TURN)
-    return Sliced(catalog.context.slices, lambda: steps)
-
-
 @route("CONSUMER.NAMES.*", "consumer_names_response", _PAGE)
 def names(catalog: Catalog, request: Request) -> dict[str, Any]:
     """List the names of a stream's consumers."""
@@ -349,7 +342,7 @@ def names(catalog: Catalog, request: Request) -> dict[str, Any]:
 @route("CONSUMER.LIST.*", "consumer_list_response", _PAGE)
 def listing(catalog: Catalog, request: Request) -> dict[str, Any] | Later:
     """List a stream's consumers with their config and state."""
-    return _at_once_or_later(catalog, _listing(catalog, request))
+    return at_once_or_later(catalog.context, _listing(catalog, request))
 
 
 def _listing(catalog: Catalog, request: Request) -> Iterator[dict[str, Any] | None]:
@@ -362,23 +355,23 @@ def _listing(catalog: Catalog, request: Request) -> Iterator[dict[str, Any] | No
             yield None
     if has_paused:  # meanwhile some may have come or gone
         consumers, page = _page(catalog, request, LIST_MAX, _texts)
-    if len(consumers) < min(LIST_MAX, page["total"] - page["offset"]):
-        page["limit"] = len(consumers)  # clients go on from there
-    stopped, shown = dict[str, str](), list[dict[str, Any]]()
-    stint = Stint(SHOWN_AT_ONCE)
+    is_cut = len(consumers) < min(LIST_MAX, page["total"] - page["offset"])
+    entries, stint = PageEntries(), Stint(SHOWN_AT_ONCE)
     for consumer in consumers:
         name = consumer.name
-        if stint.spend(consumer.info_cost):
+        if stint.spend(consumer.info_cost + entries.last_bytes // BYTES_AS_ONE):
             yield None
         found = catalog.stream(request.tokens[2]).consumers.get(name)
         if found is None:  # it has gone meanwhile
             page["total"] -= 1
         elif found.outage:
-            stopped[name] = found.outage
-        else:
-            shown.append(_listed(found, request.now))
-    page |= {"consumers": shown}
-    yield page | {"missing": list(stopped), "offline": stopped} if stopped else page
+            entries.stopped[name] = found.outage
+        elif not entries.add(_listed(found, request.now)):
+            is_cut = True
+            break
+    if is_cut:
+        page["limit"] = entries.count  # clients go on from there
+    yield page | entries.fields("consumers")
 
 
 def _listed(consumer: StreamConsumer, now: int) -> dict[str, Any]:

@@ -192,6 +192,7 @@ class Consumer:
         self.context.deadlines.cancel(self)
         self.context.ready.pop(self, None)
         self.context.watching.pop(self, None)
+        self.context.blocked.pop(self, None)
         if ending.is_for_good:
             self.files.remove()
             self.advisories.deleted(now)
@@ -233,12 +234,14 @@ class Consumer:
             self.push.advance(now)
         else:
             self.pull.advance(now)
-        if shared.is_blocked:
+        if shared.is_blocked and not self._is_stopped:
+            self.context.blocked[self] = None
             if shared.waits_for_flush or output.delivered_bytes != delivered_bytes:
                 self._retry_ns = _RETRY_NS
             self._timers.schedule("retry", now + self._retry_ns)
             self._retry_ns = min(2 * self._retry_ns, _RETRY_NS_MAX)
         else:
+            self.context.blocked.pop(self, None)
             self._retry_ns = _RETRY_NS
         if supply.settled:
             # Without acks, what is delivered is done with. It is settled only now, because the
@@ -285,11 +288,6 @@ class Consumer:
             self.context.deadlines.schedule(self, next_deadline)
 
     # -- time ------------------------------------------------------------------------------
-
-    @property
-    def blocked(self) -> bool:
-        """Return whether it would send more if a client were reading."""
-        return self.shared.is_blocked
 
     @property
     def is_paused(self) -> bool:

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 import orjson
 
 from jetstream_server.base.errors import ApiError, StoreError
-from jetstream_server.core.steps import InSteps, found_out
+from jetstream_server.core.steps import InSteps, found_out, without_pauses
+from jetstream_server.core.subject_matcher import SubjectMatcher, prepared_matcher
 from jetstream_server.jetstream import errors
 from jetstream_server.jetstream.configs.consumer_checks import (
     check,
@@ -57,10 +58,12 @@ class ComparedFilters:
     Attributes:
         with_each_other: raises ApiError if no consumer may have them.
         are_taken: another consumer of the work queue has some of these messages.
+        matcher: of them.
     """
 
     with_each_other: Callable[[], None]
     are_taken: bool
+    matcher: SubjectMatcher
 
 
 def create_consumer(
@@ -89,6 +92,7 @@ def create_consumer(
     config = with_defaults(config, stream.config, bounds, pedantic=pedantic)
     check(config, stream.config, bounds, None if compared is None else compared.with_each_other)
     is_taken = None if compared is None else compared.are_taken
+    matcher = None if compared is None else compared.matcher
     name = config.durable_name or config.name
     if config.durable_name and not config.name:
         config = config.model_copy(update={"name": name})
@@ -107,7 +111,7 @@ def create_consumer(
             stays = existing.config.is_durable or not existing.config.inactive_threshold
             threshold = default_threshold(stream.config, is_durable=stays)
             config = config.model_copy(update={"inactive_threshold": threshold})
-        update_consumer(existing, config, now)
+        update_consumer(existing, config, now, matcher)
         return existing
     if action == "update":
         raise errors.CONSUMER_DOES_NOT_EXIST()
@@ -116,9 +120,8 @@ def create_consumer(
         check_workqueue(config)
     _check_unique(name, config, stream, is_taken)
     name = name or _new_name(stream)
-    consumer = Consumer(
-        stream, name, config, now, _new_progress(stream, config), _files(stream, name, config)
-    )
+    progress = _new_progress(stream, config, matcher)
+    consumer = Consumer(stream, name, config, now, progress, _files(stream, name, config))
     try:
         consumer.files.save_config()
         stream.add_consumer(consumer)
@@ -160,14 +163,18 @@ def compare_filters(stream: Stream, config: ConsumerConfig) -> InSteps[ComparedF
     """Compare the filters that a consumer is to have with each other and, in a work queue, with
     those of others; the outcome holds only until something else takes a step."""
     own = yield from found_out(check_filters(config), ApiError)
-    if len(config.filter_subjects) > _FILTERS_AT_ONCE:
+    is_long = len(config.filter_subjects) > _FILTERS_AT_ONCE
+    if is_long:
+        yield
+    matcher = yield from prepared_matcher(config.filters)
+    if is_long:
         yield
     are_taken = False
     if stream.config.retention == "workqueue":
         name = config.durable_name or config.name
         follow = partial(_note_filters, stream)
         are_taken = yield from stream.taken_filters.is_taken(name, config, follow)
-    return ComparedFilters(own, are_taken)
+    return ComparedFilters(own, are_taken, matcher)
 
 
 def _check_unique(name: str, config: ConsumerConfig, stream: Stream, is_taken: bool | None) -> None:
@@ -212,9 +219,12 @@ def check_stream_limits(stream: Stream, config: StreamConfig) -> None:
 # -- where it starts -----------------------------------------------------------------------------
 
 
-def _new_progress(stream: Stream, config: ConsumerConfig) -> Progress:
+def _new_progress(
+    stream: Stream, config: ConsumerConfig, matcher: SubjectMatcher | None = None
+) -> Progress:
     next_seq, snapshot = _start(stream, config)
-    cursor = Cursor(stream.store, config.filters, next_seq, snapshot)
+    patterns = config.filters if matcher is None else matcher.patterns
+    cursor = Cursor(stream.store, patterns, next_seq, snapshot, matcher)
     return Progress(cursor, ack_rules(config))
 
 
@@ -244,8 +254,13 @@ def _start(stream: Stream, config: ConsumerConfig) -> tuple[int, Sequence[int]]:
 # -- changes -------------------------------------------------------------------------------------
 
 
-def update_consumer(consumer: Consumer, config: ConsumerConfig, now: int) -> None:
+def update_consumer(
+    consumer: Consumer, config: ConsumerConfig, now: int, matcher: SubjectMatcher | None = None
+) -> None:
     """Run with another config.
+
+    Args:
+        matcher: of its filters, if it is there already.
 
     Raises:
         ApiError: 10012, 10013: this cannot be changed.
@@ -255,12 +270,14 @@ def update_consumer(consumer: Consumer, config: ConsumerConfig, now: int) -> Non
     config = with_pause(config, old.pause_until)
     if config != old:
         check_update(old, config)
-        _change_config(consumer, config, now)
+        _change_config(consumer, config, now, matcher)
     if consumer.is_paused:  # said again with every update
         consumer.advisories.paused(consumer.paused_until, True, now)
 
 
-def _change_config(consumer: Consumer, config: ConsumerConfig, now: int) -> None:
+def _change_config(
+    consumer: Consumer, config: ConsumerConfig, now: int, matcher: SubjectMatcher | None
+) -> None:
     old = consumer.config
     push = consumer.push
     if push is not None and config.deliver_subject != old.deliver_subject and push.has_interest():
@@ -268,8 +285,9 @@ def _change_config(consumer: Consumer, config: ConsumerConfig, now: int) -> None
     consumer.shared.config = config
     consumer.progress.rules = ack_rules(config)
     consumer.delivery.headers_only = config.headers_only
-    if config.filters != old.filters:
-        consumer.progress.refilter(config.filters)
+    filters = config.filters if matcher is None else matcher.patterns
+    if filters != consumer.patterns:
+        consumer.progress.refilter(filters, matcher)
         consumer.stream.consumers.refilter(consumer)
     if push is not None:
         push.retarget()
@@ -344,12 +362,13 @@ def restore_consumer(
     if not states and not problem:
         problem = "there is none"
     progress: Progress | None = None
+    matcher = without_pauses(prepared_matcher(config.filters))
     is_ahead = False
     if last_seq is None:
         last_seq = stream.store.last_seq
     for each in states:
         try:
-            progress, is_ahead = _restored_progress(stream, name, config, each, last_seq)
+            progress, is_ahead = _restored_progress(stream, name, config, matcher, each, last_seq)
             break
         except StoreError as error:
             problem = str(error)
@@ -362,7 +381,7 @@ def restore_consumer(
         stream.context.log(
             "WRN", f"consumer {name} of stream {stream.name}: {files[1].damage}: {text}"
         )
-    progress = progress or _first_progress(stream, config, created)
+    progress = progress or _first_progress(stream, config, matcher, created)
     consumer = Consumer(stream, name, config, created, progress, files)
     consumer.files.has_state_file = has_state_file
     if is_ahead:  # what was true of lost messages must not be said of those that replace them
@@ -376,7 +395,8 @@ def restart_consumer(
     stream: Stream, name: str, config: ConsumerConfig, created: int, next_seq: int, now: int
 ) -> Consumer:
     """Restart a consumer that keeps no state, with all that is not known to be acknowledged."""
-    progress = _new_progress(stream, config)
+    matcher = without_pauses(prepared_matcher(config.filters))
+    progress = _new_progress(stream, config, matcher)
     if progress.cursor.next_seq < next_seq:
         progress.reset(next_seq)
     consumer = Consumer(stream, name, config, created, progress, None)
@@ -427,14 +447,19 @@ def _load_state(file: StateFile) -> tuple[bytes | None, str]:
 
 
 def _restored_progress(
-    stream: Stream, name: str, config: ConsumerConfig, state: bytes, last_seq: int
+    stream: Stream,
+    name: str,
+    config: ConsumerConfig,
+    matcher: SubjectMatcher,
+    state: bytes,
+    last_seq: int,
 ) -> tuple[Progress, bool]:
     """Return the progress in a saved state, and whether it covers messages that are lost.
 
     Raises:
         StoreError: these bytes are not a state.
     """
-    progress = _new_progress(stream, config)
+    progress = _new_progress(stream, config, matcher)
     restore_state(progress, state)
     done_until = progress.floor_stream_seq if progress.floor_consumer_seq else 0
     is_ahead = _forget_missing(progress, stream.store, config, last_seq)
@@ -449,12 +474,15 @@ def _restored_progress(
     return progress, is_ahead
 
 
-def _first_progress(stream: Stream, config: ConsumerConfig, created: int) -> Progress:
+def _first_progress(
+    stream: Stream, config: ConsumerConfig, matcher: SubjectMatcher, created: int
+) -> Progress:
     """Return where a consumer began, as far as that can be told later."""
     if config.deliver_policy in ("new", "last", "last_per_subject"):
         next_seq = max(stream.store.sequence_at(created), 1)
-        return Progress(Cursor(stream.store, config.filters, next_seq), ack_rules(config))
-    return _new_progress(stream, config)
+        cursor = Cursor(stream.store, matcher.patterns, next_seq, matcher=matcher)
+        return Progress(cursor, ack_rules(config))
+    return _new_progress(stream, config, matcher)
 
 
 def _forget_missing(

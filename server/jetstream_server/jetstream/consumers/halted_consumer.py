@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from jetstream_server.base.errors import JetStreamServerError
 from jetstream_server.core.containment import Incident
-from jetstream_server.core.subject import matches
+from jetstream_server.core.subject_matcher import SubjectMatcher
 from jetstream_server.core.subscription import Stretch, Subscription
 from jetstream_server.jetstream.configs.consumer_config import ConsumerConfig
 from jetstream_server.jetstream.consumers.consumer import Consumer
@@ -91,6 +91,8 @@ class HaltedConsumer:
         self._pause_ns = pause_ns
         self._ended = ended
         self._waiting: list[bytes] = []
+        self._patterns = () if remnant.config is None else remnant.config.filters
+        self._matcher = SubjectMatcher(self._patterns)
         subject = f"$JS.API.CONSUMER.MSG.NEXT.{stream.name}.{remnant.name}"
         self._subscription = Subscription(subject.encode(), self)
 
@@ -200,13 +202,11 @@ class HaltedConsumer:
     @property
     def patterns(self) -> Sequence[bytes]:
         """Return the filter subjects; empty for everything."""
-        config = self.remnant.config
-        return () if config is None else config.filters
+        return self._patterns
 
     def wants(self, subject: bytes) -> bool:
         """Tell whether the filter matches the subject."""
-        patterns = self.patterns
-        return not patterns or any(matches(pattern, subject) for pattern in patterns)
+        return not self._patterns or self._matcher.matches(subject)
 
     def needs(self, sequence: int, subject: bytes) -> bool:
         """Keep whatever it may have to read: how far it came is found out when it is restarted."""

@@ -17,9 +17,10 @@ import orjson
 from jetstream_server.base.digits import unsigned
 from jetstream_server.base.errors import ApiError
 from jetstream_server.core.provenance import is_own_subject
-from jetstream_server.core.steps import InSteps
+from jetstream_server.core.steps import InSteps, found_out
+from jetstream_server.core.subject_matcher import prepared_matcher
 from jetstream_server.jetstream import errors
-from jetstream_server.jetstream.configs.consumer_checks import check
+from jetstream_server.jetstream.configs.consumer_checks import check, check_filters
 from jetstream_server.jetstream.configs.consumer_config import (
     ConsumerBounds,
     ConsumerConfig,
@@ -70,7 +71,8 @@ class ConsumerRecord:
         """Return the progress; what is pending goes on waiting for its ack, as if nothing had
         happened."""
         next_seq = self._delivered[1] + 1
-        cursor = Cursor(store, self.config.filters, next_seq)
+        matcher = yield from prepared_matcher(self.config.filters)
+        cursor = Cursor(store, matcher.patterns, next_seq, matcher=matcher)
         if self._snapshot:
             cursor.restore(next_seq, self._live_seq, array("Q", self._snapshot))
         progress = Progress(cursor, ack_rules(self.config))
@@ -118,7 +120,7 @@ def decode_consumer(
         if len(payload) > _REST_BYTES_MAX:
             raise ArchiveError(f'consumer "{name}" is too large')
     record = _load(name, payload)
-    config = _config(name, record["config"], stream, bounds)
+    config = yield from _config(name, record["config"], stream, bounds)
     pending: list[list[tuple[int, int, int]]] = []
     counts: dict[int, int] = {}
     snapshot: list[int] = []
@@ -178,7 +180,7 @@ def _load(name: str, payload: bytes) -> dict[str, Any]:
 
 def _config(
     name: str, stored: dict[str, Any], stream: StreamConfig, bounds: ConsumerBounds
-) -> ConsumerConfig:
+) -> InSteps[ConsumerConfig]:
     try:
         config = decode(orjson.dumps(stored), ConsumerConfig, strict=False)
     except ApiError as error:
@@ -189,7 +191,8 @@ def _config(
         if is_own_subject(config.deliver_subject.encode()):
             raise errors.CONSUMER_INVALID_DELIVER_SUBJECT()
         config = with_defaults(config, stream, bounds, pedantic=False)
-        check(config, stream, bounds)
+        filters_are_right = yield from found_out(check_filters(config), ApiError)
+        check(config, stream, bounds, filters_are_right)
     except ApiError as error:
         reason = f"{error.description} ({error.err_code})"
         raise ArchiveError(f'failed to add consumer "{name}": {reason}') from None

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 _ADVANCE_BYTES = 64 * 1024
 _READ_BYTES = 16 * 1024  # what a step counts that reads a consumer
 _ADDED_AT_ONCE = 4  # consumers of a stream
+_FILTERS_AS_CONSUMER = 500  # that are noted
 _PENDING_AS_CONSUMER = 2000  # unacknowledged messages, of which each is looked for and saved
 _ENTRY_BYTES = 700  # what an entry without payload counts: it costs some 25 microseconds
 _MISMATCH = "expected sequence does not match store"
@@ -108,8 +109,8 @@ class Rebuild:
         self._archive = ArchiveReader()
         self._state: StreamState | None = None  # as the archive tells it
         self._consumers: dict[str, ConsumerRecord] = {}  # found so far, by name
-        # The next one, by the name of its entry, while it is read.
-        self._reading: tuple[str, InSteps[ConsumerRecord]] | None = None
+        # The next one, while it is read.
+        self._reading: InSteps[ConsumerRecord] | None = None
         self._taken_filters = TakenFilters()  # of these, in a work queue
         self._last_ts = 0  # of the message stored last
         self.is_complete = False  # the end of the archive was read
@@ -143,12 +144,11 @@ class Rebuild:
         while size < _ADVANCE_BYTES and not self.is_complete:
             if self._reading is not None:
                 size += _READ_BYTES
-                name, steps = self._reading
                 try:
-                    next(steps)
+                    next(self._reading)
                 except StopIteration as end:
                     self._reading = None
-                    self._add_consumer(name, end.value)
+                    self._consumers[end.value.name] = end.value
                 continue
             entry = self._archive.next_entry()
             if entry is None:
@@ -179,7 +179,8 @@ class Rebuild:
             progress = yield from record.progress(store)
             created = record.created or now
             made.append(restore_snapshot(stream, record.name, record.config, created, progress))
-            if stint.spend(1 + len(progress.pending) // _PENDING_AS_CONSUMER):
+            filters = len(progress.cursor.patterns) // _FILTERS_AS_CONSUMER
+            if stint.spend(1 + len(progress.pending) // _PENDING_AS_CONSUMER + filters):
                 yield
         foreseen = yield from stream.sourcing.foresee(stream.config.sources)
         self._catalog.finish_restore(stream, now, foreseen)
@@ -220,18 +221,19 @@ class Rebuild:
             found = entry.name.decode(errors="replace")
             raise ArchiveError(f'expected consumer, found "{found}"')
         name = entry.name.removeprefix(CONSUMER_PREFIX).decode(errors="replace")
-        bounds = self._catalog.consumer_bounds()
-        self._reading = name, decode_consumer(name, entry.payload, self._config, bounds)
+        self._reading = self._read_consumer(name, entry.payload)
 
-    def _add_consumer(self, name: str, record: ConsumerRecord) -> None:
+    def _read_consumer(self, name: str, payload: bytes) -> InSteps[ConsumerRecord]:
+        bounds = self._catalog.consumer_bounds()
+        record = yield from decode_consumer(name, payload, self._config, bounds)
         try:
-            self._check_consumer(record, self._catalog.consumer_bounds())
+            yield from self._check_consumer(record, self._catalog.consumer_bounds())
         except ApiError as error:
             reason = f"{error.description} ({error.err_code})"
             raise ArchiveError(f'failed to add consumer "{name}": {reason}') from None
-        self._consumers[record.name] = record
+        return record
 
-    def _check_consumer(self, record: ConsumerRecord, bounds: ConsumerBounds) -> None:
+    def _check_consumer(self, record: ConsumerRecord, bounds: ConsumerBounds) -> InSteps[None]:
         """Refuse what the stream may not have beside the consumers before it."""
         if record.name in self._consumers:
             raise errors.CONSUMER_ALREADY_EXISTS()
@@ -239,7 +241,8 @@ class Rebuild:
             raise errors.MAXIMUM_CONSUMERS_LIMIT()
         if self._config.retention == "workqueue":
             check_workqueue(record.config)
-            self._taken_filters.check(record.name, record.config)
+            is_taken = yield from self._taken_filters.is_taken(record.name, record.config)
+            self._taken_filters.check(record.name, record.config, is_taken)
             self._taken_filters.add(record.name, record.config)
 
     def _take_message(self, entry: ArchiveEntry) -> None:

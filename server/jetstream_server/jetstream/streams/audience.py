@@ -22,6 +22,10 @@ TOLD_OF_UNIT = 60
 _TOLD_MUCH_OF_UNIT = 10
 _LOOKED_AT_OF_UNIT = 500  # parts of filters
 _LOOKED_AT_MAX = 10_000  # for those whom some messages concern
+# Whoever has more filters has them noted when it comes, and not together with those of others when
+# they are many.
+_FEW_FILTERS = 100
+_FILTERS_OF_UNIT = 40  # that are noted, or taken out
 
 T = TypeVar("T")
 
@@ -46,7 +50,7 @@ class Audience(dict[str, StreamConsumer]):
         super().__init__()
         self._containment = containment
         self._spend = spend
-        self._index: FilterIndex | None = None  # of many, once somebody asks
+        self._index: FilterIndex | None = None  # of many, or as soon as one has many filters
         self._looked_at = 0  # in it, all together
         self.shown = 0
         self._copiers: list[StreamConsumer] | None = None  # once somebody asks
@@ -54,17 +58,19 @@ class Audience(dict[str, StreamConsumer]):
     def __setitem__(self, name: str, consumer: StreamConsumer) -> None:
         self._copiers = None
         before = self.get(name)
-        if self._index is not None:
-            if before is not None:
-                self._index.remove(before)
-            self._index.add(consumer)
+        index = self._index
+        if index is None and (len(self) >= _FEW_CONSUMERS or len(consumer.patterns) > _FEW_FILTERS):
+            index = self._index = FilterIndex(self.values())
+        if index is not None:
+            filters = 0 if before is None else index.remove(before)
+            self._spend_on_filters(filters + index.add(consumer))
         self.shown += (not consumer.internal) - (before is not None and not before.internal)
         super().__setitem__(name, consumer)
 
     def __delitem__(self, name: str) -> None:
         self._copiers = None
         if self._index is not None:
-            self._index.remove(self[name])
+            self._spend_on_filters(self._index.remove(self[name]))
         self.shown -= not self[name].internal
         super().__delitem__(name)
 
@@ -95,11 +101,10 @@ class Audience(dict[str, StreamConsumer]):
         return found
 
     def _look(self, subject: bytes, ask: Callable[[FilterIndex, bytes], T]) -> T:
-        if self._index is None:
-            self._index = FilterIndex(self.values())
+        assert self._index is not None, "there are many"
         before = self._index.looked_at
         answer = ask(self._index, subject)
-        looked_at = self._index.looked_at - before
+        looked_at = self._index.looked_at - before + self._index.asked_as_parts
         self._looked_at += looked_at
         self._spend(looked_at / _LOOKED_AT_OF_UNIT)
         return answer
@@ -138,6 +143,10 @@ class Audience(dict[str, StreamConsumer]):
                 event(consumer)
             except Exception as error:
                 self._containment.contain(error, now)
+
+    def _spend_on_filters(self, filters: int) -> None:
+        if filters > _FILTERS_OF_UNIT:
+            self._spend(filters / _FILTERS_OF_UNIT)
 
     def _spend_on(self, told: int, of_unit: int) -> None:
         if told > _FEW_CONSUMERS:

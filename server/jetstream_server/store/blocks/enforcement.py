@@ -19,6 +19,7 @@ from jetstream_server.store.ports import Limits
 # What is removed before others get their turn: blocks, and messages of overfull subjects.
 EXPIRED_AT_ONCE = 2
 TRIMMED_AT_ONCE = 8
+EMPTIED_AT_ONCE = 20_000  # messages of these blocks, unless a single one has more
 DELETED_AT_ONCE = 500
 LOOKED_AT_ONCE = 50_000  # subjects, for a new limit
 # Messages are stored fewer at a time: so many subjects have grown, or by so many messages, while no
@@ -26,7 +27,7 @@ LOOKED_AT_ONCE = 50_000  # subjects, for a new limit
 GROWN_AT_ONCE = 10_000
 _FEW_SUBJECTS = 8  # overfull subjects; of more, the messages of all are walked
 WALKED_AT_ONCE = 10_000
-NUMBERED_MAX = 10_000  # subjects of a block
+NUMBERED_MAX = 10_000  # subjects of a block, in one call
 _ALL = 1 << 62
 
 
@@ -64,7 +65,7 @@ class Enforcement:
             if numbers.oldest()[1] <= expired_at:
                 blocks = numbers.blocks
                 is_all = blocks[-1].last_ts <= expired_at  # which goes quickly, however many
-                most = len(blocks) if is_all else EXPIRED_AT_ONCE
+                most = None if is_all else EXPIRED_AT_ONCE
                 self._trim(0, 0, expired_at, removed, most)
         if limits.max_msgs_per_subject > 0:
             self._enforce_per_subject(limits.max_msgs_per_subject, removed)
@@ -101,20 +102,28 @@ class Enforcement:
         accounted: int,
         expired_at: int,
         removed: list[tuple[int, int]],
-        blocks_max: int,
+        blocks_max: int | None,
         *,
         gives_way: bool = False,
     ) -> None:
         """Remove from the front until that much is gone and nothing left has expired, or until so
-        many blocks have been emptied."""
+        many blocks have been emptied. Unless all goes (None), the subjects of a block have to be
+        numbered before anything in it can be, which may be all that there is time for."""
         start = self._list.oldest()[0]
         target = self._list.last_seq + 1
+        left = EMPTIED_AT_ONCE
         for number, block in enumerate(self._list.blocks):
             if number == blocks_max:
                 target = block.first_seq
                 break
             if not block.live:
                 continue
+            if blocks_max is not None:
+                is_much = block.count > left and left < EMPTIED_AT_ONCE
+                if is_much or not self._contents.of(block).number(NUMBERED_MAX):
+                    target = block.first_seq
+                    break
+                left -= block.count
             if block.live > messages and block.accounted > accounted and block.last_ts > expired_at:
                 content = self._contents.of(block)
                 entry, *_ = self._contents.weigh(
@@ -125,8 +134,9 @@ class Enforcement:
                     break
             messages -= block.live
             accounted -= block.accounted
-        self._pruning.truncate_front(target, gives_way=gives_way)
-        removed.append((start, target))
+        if target > start:
+            self._pruning.truncate_front(target, gives_way=gives_way)
+            removed.append((start, target))
 
     def _has_seen(self, limit: int) -> bool:
         """Tell whether every subject is checked against a limit, except those appended to since."""

@@ -151,7 +151,7 @@ def test_a_client_that_does_not_read_blocks_until_woken(pulled):
     account.client.backlog_bytes = 1 << 30
     account.pull(consumer, b"2")
     assert account.client.take() == []
-    assert consumer.blocked
+    assert consumer.shared.is_blocked
     account.client.backlog_bytes = 0
     account.context.wake(consumer)
     account.turn()
@@ -171,7 +171,7 @@ def test_whether_a_client_reads_again_is_asked_ever_more_seldom_until_it_does(pu
     account.client.backlog_bytes = 0
     account.advance(SECOND)
     assert sequences(account.client.take()) == [1, 2]
-    assert not consumer.blocked
+    assert not consumer.shared.is_blocked
     # One that was served is asked soon again.
     account.client.backlog_bytes = 1 << 30
     account.pull(consumer, b"1")

@@ -5,7 +5,15 @@ from __future__ import annotations
 import pytest
 from jetstream_server.base.clock import MILLISECOND, SECOND
 from jetstream_server.base.errors import ApiError, StoreError
-from jetstream_server.jetstream.consumers.consumer_creation import reset_consumer, restore_consumer
+from jetstream_server.core.pattern_tree import PatternTree
+from jetstream_server.core.steps import without_pauses
+from jetstream_server.jetstream.configs.consumer_config import ConsumerConfig
+from jetstream_server.jetstream.consumers.consumer_creation import (
+    compare_filters,
+    create_consumer,
+    reset_consumer,
+    restore_consumer,
+)
 from jetstream_server.jetstream.ending import Ending
 from jetstream_server.jetstream.wire.go_time import Instant
 
@@ -378,3 +386,28 @@ def test_a_stream_that_ends_before_what_was_acknowledged_is_told_of(
     again.catalog.stop(again.now)
     again.commit.drain()
     assert [text for level, text in make_transfers().logged if level == "WRN"] == []
+
+
+def test_nothing_is_made_of_many_filters_when_a_restored_one_is_asked(
+    account, stream, monkeypatch
+) -> None:
+    filters = [f"s.*.{number}" for number in range(100)]
+    consumer = account.create(
+        stream, durable_name="C", ack_policy="explicit", filter_subjects=filters
+    )
+    consumer.stop(Ending.SHUTDOWN, account.now)
+    restored = restore_consumer(stream, "C", stream.folder.consumer("C"), account.now)
+    monkeypatch.setattr(PatternTree, "add", None)
+    assert restored.wants(b"s.x.7") and not restored.wants(b"s.x.x")
+
+
+def test_what_is_found_out_beforehand_answers_for_a_consumer(account, stream, monkeypatch) -> None:
+    for first in (0, 50):
+        filters = [f"s.*.{number}" for number in range(first, first + 100)]
+        config = ConsumerConfig(durable_name="C", ack_policy="explicit", filter_subjects=filters)
+        compared = without_pauses(compare_filters(stream, config))
+        consumer = create_consumer(stream, config, account.now, compared=compared)
+        with monkeypatch.context() as patched:
+            patched.setattr(PatternTree, "add", None)
+            assert consumer.wants(b"s.x.%d" % (first + 99))
+            assert not consumer.wants(b"s.x.%d" % (first + 100))

@@ -75,14 +75,14 @@ def test_what_waits_for_a_flush_counts_as_backlog(account):
         consumer.advance(account.now)
         held += account.output.sends_after_flush
         account.output.sends_after_flush.clear()
-    assert consumer.blocked
+    assert consumer.shared.is_blocked
     assert consumer.shared.waits_for_flush
     assert 4_000_000 < sum(len(frames.data) for frames in held) < 6_000_000
     inbox.delivered += sum(frames.count for frames in held)
     account.output.in_flight.handed_over()
     account.advance(5_000_000)
     assert len(account.client.take()) == 100 - sum(frames.count for frames in held)
-    assert not consumer.blocked
+    assert not consumer.shared.is_blocked
 
 
 def test_all_consumers_of_a_client_hold_back_together(account):
@@ -98,7 +98,7 @@ def test_all_consumers_of_a_client_hold_back_together(account):
         held += account.output.sends_after_flush
         account.output.sends_after_flush.clear()
     account.context.ready.clear()
-    assert [consumer.blocked for consumer in consumers[-4:]] == [True] * 4
+    assert [consumer.shared.is_blocked for consumer in consumers[-4:]] == [True] * 4
     assert 4_000_000 < sum(len(frames.data) for frames in held) < 6_000_000
     for inbox in inboxes:
         inbox.delivered += sum(each.count for each in held if each.subscription is inbox)
@@ -108,4 +108,4 @@ def test_all_consumers_of_a_client_hold_back_together(account):
     for _ in range(10):
         account.advance(5_000_000)
     assert len(account.client.take()) == 160 - sum(frames.count for frames in held)
-    assert not any(consumer.blocked for consumer in consumers)
+    assert not any(consumer.shared.is_blocked for consumer in consumers)

@@ -445,7 +445,7 @@ def test_very_many_of_a_client_that_does_not_read_do_not_keep_others_waiting(
         pull.Pull, "advance", lambda self, now: turns.append(now) or advance(self, now)
     )
     account.publish(b"s.a", b"second")  # it comes to rest, although nobody can take it
-    assert consumer.blocked and len(turns) < 10
+    assert consumer.shared.is_blocked and len(turns) < 10
     assert not stuck.take()
     stuck.backlog_bytes = 0
     consumer.wake()

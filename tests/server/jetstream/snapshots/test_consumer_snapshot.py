@@ -199,3 +199,37 @@ def test_what_is_too_large_to_be_read_in_one_go_is_refused(transfers: Any) -> No
     payload = json.dumps({"config": config, "state": {}}).encode()
     with pytest.raises(ArchiveError, match='consumer "C" is too large'):
         decoded("C", payload, stream.config, BOUNDS)
+
+
+def test_very_many_filters_are_compared_some_at_a_time(transfers: Any) -> None:
+    """50,000 took 120 ms."""
+    source = consumer(transfers)
+    payload = json.loads(encoded(source))
+    payload["config"]["filter_subjects"] = [f"s.*.{number}" for number in range(20_000)]
+    steps = decode_consumer("C", json.dumps(payload).encode(), source.stream.config, BOUNDS)
+    lines: list[int] = []
+    record: list[ConsumerRecord] = []
+
+    def step() -> None:
+        try:
+            next(steps)
+        except StopIteration as end:
+            record.append(end.value)
+
+    while not record:
+        lines.append(lines_of(step))
+    assert len(lines) > 20 and max(lines) < 100_000
+    making, lines = record[0].progress(source.stream.store), []
+    progress: list[Any] = []
+
+    def make() -> None:
+        try:
+            next(making)
+        except StopIteration as end:
+            progress.append(end.value)
+
+    while not progress:
+        lines.append(lines_of(make))
+    assert len(lines) > 20 and max(lines) < 100_000
+    asked = lines_of(lambda: progress[0].cursor.wants(b"s.x.19999"))
+    assert progress[0].cursor.wants(b"s.x.19999") and asked < 100

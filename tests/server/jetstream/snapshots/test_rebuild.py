@@ -13,6 +13,8 @@ from jetstream_server.jetstream.snapshots.rebuild import Rebuild, RebuildError
 from jetstream_server.jetstream.snapshots.s2 import STREAM_IDENTIFIER, frames
 from jetstream_server.jetstream.streams.messages import publish_headers
 
+from tests.traced_lines import lines_of
+
 CONSUMER = b'{"config":{"durable_name":"C","name":"C","ack_policy":"explicit"},"state":{}}'
 
 
@@ -332,3 +334,27 @@ def test_called_off_while_its_consumers_begin_it_is_removed(transfers) -> None:
     transfers.turn()
     assert transfers.files() == before
     assert not transfers.catalog.restoring and not transfers.catalog.streams
+
+
+def test_filters_of_a_work_queue_are_compared_some_at_a_time(transfers) -> None:
+    """20,000 of two consumers took 200 ms."""
+
+    def reader(name: str, first: int) -> bytes:
+        body = json.loads(CONSUMER.replace(b'"C"', b'"%b"' % name.encode()))
+        body["config"]["filter_subjects"] = [f"r.*.{n}" for n in range(first, first + 10_000)]
+        return encode_entry(b"consumers/" + name.encode(), 1, json.dumps(body).encode())
+
+    for name, first in (("d", 10_000), ("d", 19_999), ("d", 9_999)):
+        consumers = reader("c", 0) + reader(name, first)
+        config = StreamConfig(name="R", subjects=["r.>"], retention="workqueue")
+        rebuild = Rebuild(transfers.catalog, config)
+        rebuild.feed(whole(state(consumer_count=2), consumers, TWO))
+        lines: list[int] = []
+        try:
+            while not rebuild.is_complete:
+                lines.append(lines_of(rebuild.advance))
+            assert first != 9_999
+        except RebuildError as error:
+            assert first == 9_999 and "not unique" in str(error)
+        assert len(lines) > 20 and max(lines) < 400_000, max(lines)
+        rebuild.abandon(transfers.now)

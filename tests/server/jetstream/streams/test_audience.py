@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from jetstream_server.jetstream.streams import audience
+from jetstream_server.core.sublist import Sublist
+from jetstream_server.jetstream.streams import audience, filter_index
 from jetstream_server.jetstream.streams.audience import Audience
 from jetstream_server.protocol.ops import PubRun
 
@@ -163,3 +164,52 @@ def test_those_that_are_shown_are_counted(many: Any) -> None:
     assert many.shown == 2
     many["s.*"] = Hearing(b"s.*")
     assert many.shown == 2, "one in place of another"
+
+
+def test_filters_are_noted_when_they_come_and_not_by_a_message(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    noted: list[int] = []
+    insert_all = Sublist.insert_all
+
+    def counted(sublist: Sublist, subs: Any) -> None:
+        noted.append(len(subs))
+        insert_all(sublist, subs)
+
+    monkeypatch.setattr(Sublist, "insert_all", counted)
+    monkeypatch.setattr(audience, "_FEW_CONSUMERS", 4)
+    spent: list[float] = []
+    consumers: Any = Audience(spend=spent.append)
+    for number in range(3):
+        consumers[f"few{number}"] = Hearing(b"x.%d" % number)
+    assert not noted, "few are asked"
+    many = Hearing(b"many")
+    many.patterns = [b"m.%d" % number for number in range(400)]
+    consumers["many"] = many
+    assert noted == [1, 1, 1, 400], "not together with those of others that have many"
+    assert spent == [400 / audience._FILTERS_OF_UNIT]
+    consumers["fifth"], consumers["sixth"] = Hearing(b"x.1"), Hearing(b"y")
+    noted.clear()
+    consumers.stored(1, 1, 0, (b"x.1",))
+    assert hearing(consumers) == ["few1", "fifth"]
+    consumers.stored(1, 1, 0, (b"m.399",))
+    assert hearing(consumers) == ["many"]
+    assert not noted
+    spent.clear()
+    del consumers["many"]
+    assert spent == [400 / audience._FILTERS_OF_UNIT]
+    consumers.stored(1, 1, 0, (b"m.399",))
+    assert hearing(consumers) == []
+
+
+def test_asking_those_with_very_many_filters_is_spent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(filter_index, "NOTED_MAX", 0)
+    monkeypatch.setattr(audience, "_FEW_CONSUMERS", 2)
+    monkeypatch.setattr(Hearing, "wants", lambda self, subject: subject in self.patterns)
+    spent: list[float] = []
+    consumers: Any = Audience(spend=spent.append)
+    for name in (b"a", b"b", b"c"):
+        consumers[name.decode()] = Hearing(name)
+    assert consumers.is_wanted(b"b") and not consumers.is_wanted(b"d")
+    parts = 1 + 3 * filter_index.PARTS_OF_ASKED
+    assert spent == [parts / audience._LOOKED_AT_OF_UNIT] * 2

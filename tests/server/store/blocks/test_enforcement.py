@@ -328,3 +328,68 @@ def test_a_limit_for_each_of_many_subjects_takes_a_walk_and_no_search(disk, monk
     assert gone == [(sequence, sequence + 1) for sequence in range(1, 4001)]
     assert found == []
     assert most <= 600  # a rewritten block is read from its files, and so numbered again
+
+
+def reopened(disk, subjects: int) -> tuple[GroupCommit, FileStore]:
+    """Return a store of several blocks, message `n` of a subject of its own and stored at time `n`,
+    in which no subject has a number yet."""
+    store, commit = open_store(disk, block_bytes=10_000)
+    for number in range(1, subjects + 1):
+        store.append(b"s.%d" % number, b"", b"", number)
+    store.close()
+    commit.drain()
+    store, commit = open_store(disk)
+    assert len(store._list.blocks) > 4
+    return commit, store
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [
+        Limits(max_msgs=10),
+        Limits(max_bytes=400),
+        Limits(max_age_ns=10),
+        Limits(max_msgs=1990),
+    ],
+)
+def test_few_subjects_of_what_is_removed_are_numbered_at_a_time(disk, monkeypatch, limits):
+    """Eight blocks of 60,000 subjects each took 200 ms."""
+    monkeypatch.setattr(enforcement, "NUMBERED_MAX", 50)
+    monkeypatch.setattr(enforcement, "EMPTIED_AT_ONCE", 100)
+    commit, store = reopened(disk, 2000)
+    numbered = []
+    number_names = columns.number_names
+
+    def counted(names, lengths, ids):
+        numbered.append(len(lengths))
+        return number_names(names, lengths, ids)
+
+    monkeypatch.setattr(columns, "number_names", counted)
+
+    def is_over() -> bool:
+        due = store.next_expiry(limits.max_age_ns) if limits.max_age_ns else None
+        return store.exceeds(limits) or (due is not None and due <= 2001)
+
+    gone, calls = [], 0
+    while is_over():
+        numbered.clear()
+        gone += store.enforce(limits, 2001)
+        assert sum(numbered) <= 50
+        commit.drain()
+        calls += 1
+    assert calls > 5
+    assert [start for start, _ in gone] == [1, *[stop for _, stop in gone[:-1]]]
+    left = sequences(store)
+    assert left == list(range(gone[-1][1], 2001)) and left
+    if limits.max_msgs >= 0:
+        assert len(left) == limits.max_msgs
+    assert store.subject_counts(b">") == {b"s.%d" % number: 1 for number in left}
+
+
+def test_few_messages_of_small_blocks_are_removed_at_a_time(disk, monkeypatch):
+    monkeypatch.setattr(enforcement, "EMPTIED_AT_ONCE", 60)
+    _, store = filled(disk)
+    while store.exceeds(Limits(max_msgs=20)):
+        removed = store.enforce(Limits(max_msgs=20), 400)
+        assert sum(stop - start for start, stop in removed) <= 60
+    assert sequences(store) == list(range(381, 401))

@@ -34,6 +34,7 @@ _PART_GONE = 8  # one part in this many
 _GONE_MIN = 1000
 # So few are cut out, which moves what follows each; more are left out while the rest is copied.
 _CUT_OUT_MAX = 16
+_MOVED_AS_ONE = 30  # in the time that it takes to go through one
 
 
 class Cursor:
@@ -51,7 +52,17 @@ class Cursor:
         patterns: Sequence[bytes],
         next_seq: int,
         snapshot: Sequence[int] = (),
+        matcher: SubjectMatcher | None = None,
     ) -> None:
+        """Begin at a sequence.
+
+        Args:
+            store: where the messages are.
+            patterns: as the attribute.
+            next_seq: likewise.
+            snapshot: rising sequences, to be delivered before anything else.
+            matcher: of the patterns, if it is there already.
+        """
         self._store = store
         self.next_seq = next_seq
         # Rising sequences still to be delivered, from `_snapshot_at` on.
@@ -69,13 +80,17 @@ class Cursor:
         self._gone: list[SequenceSet] = []  # and not taken from the snapshot yet
         self._gone_count = 0
         self.is_searching = False
-        self.refilter(patterns)
+        self.refilter(patterns, matcher)
 
-    def refilter(self, patterns: Sequence[bytes]) -> None:
-        """Change the filter; what has been delivered stays delivered."""
+    def refilter(self, patterns: Sequence[bytes], matcher: SubjectMatcher | None = None) -> None:
+        """Change the filter; what has been delivered stays delivered.
+
+        Args:
+            matcher: of the patterns, if it is there already.
+        """
         self.patterns = tuple(patterns)
         self._wanted = self._store.filter(self.patterns)
-        self._matcher: SubjectMatcher | None = None  # once somebody asks
+        self._matcher = matcher  # else once somebody asks
         self._counted_seq = None
         self._scanned_seq = 0
 
@@ -83,9 +98,10 @@ class Cursor:
     def unsettled(self) -> int:
         """Return how many sequences of the snapshot somebody goes through who asks for anything, as
         some of them are gone."""
+        left = len(self._snapshot) - self._snapshot_at
         if not self._has_lost and self._gone_count <= _CUT_OUT_MAX:
-            return 0
-        return len(self._snapshot) - self._snapshot_at
+            return left * self._gone_count // _MOVED_AS_ONE
+        return left
 
     @property
     def snapshot(self) -> array[int]:
@@ -226,22 +242,26 @@ class Cursor:
         if self._has_lost:
             self._has_lost = False
             self._snapshot = self._store.held(self._snapshot[self._snapshot_at :])
+            self._snapshot_at = 0
+        elif 0 < self._gone_count <= _CUT_OUT_MAX:
+            self._cut_out_gone()
         elif self._gone:
             self._snapshot = self._snapshot_without_gone()
+            self._snapshot_at = 0
         else:
             return
-        self._snapshot_at = 0
         self._gone, self._gone_count = [], 0
         self._end_snapshot()
 
+    def _cut_out_gone(self) -> None:
+        snapshot = self._snapshot
+        for sequence in chain.from_iterable(gone.sequences for gone in self._gone):
+            at = bisect_left(snapshot, sequence, self._snapshot_at)
+            if at < len(snapshot) and snapshot[at] == sequence:
+                del snapshot[at]
+
     def _snapshot_without_gone(self) -> array[int]:
         left = self._snapshot[self._snapshot_at :]
-        if self._gone_count <= _CUT_OUT_MAX:
-            for sequence in chain.from_iterable(gone.sequences for gone in self._gone):
-                at = bisect_left(left, sequence)
-                if at < len(left) and left[at] == sequence:
-                    del left[at]
-            return left
         live = bytearray(b"\1") * len(left)
         for gone in self._gone:
             if (ranges := gone.long_ranges) is not None:

@@ -22,6 +22,7 @@ from itertools import filterfalse
 
 from jetstream_server.base.clock import MILLISECOND
 from jetstream_server.core.steps import InSteps, Stint, without_pauses
+from jetstream_server.core.subject_matcher import SubjectMatcher
 from jetstream_server.jetstream.consumers.progress.ack_pending import AckPending
 from jetstream_server.jetstream.consumers.progress.cursor import Cursor
 from jetstream_server.jetstream.consumers.progress.redelivery import Redelivery
@@ -375,6 +376,10 @@ class Progress:
         self._over = range(start, self._over.stop)
         return sequences
 
-    def refilter(self, patterns: Sequence[bytes]) -> None:
-        """Change the filter subjects."""
-        self.cursor.refilter(patterns)
+    def refilter(self, patterns: Sequence[bytes], matcher: SubjectMatcher | None = None) -> None:
+        """Change the filter subjects.
+
+        Args:
+            matcher: of these, if it is there already.
+        """
+        self.cursor.refilter(patterns, matcher)
