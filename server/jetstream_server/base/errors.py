@@ -30,6 +30,7 @@ Others stay on the floor that raises them, whose callers make something of them:
      +-- RebuildError            `snapshots/rebuild`: what to answer to a restore
      +-- LayerError              `net/layer`: TLS or WebSocket below a connection ended
      +-- BrokenFrameError, RefusedUpgradeError   `net/websocket_frames`, `net/websocket_upgrade`
+     +-- TooLongError            `monitor/long_view`: an answer that nobody could take
      +-- BadQueryError           `monitor/query`: a query that monitoring does not answer
          +-- UnreadableError     a parameter is not of its type
 

@@ -16,6 +16,8 @@ from jetstream_server.jetstream.wire.go_time import format_time
 API_SUBJECT = b"$JS.EVENT.ADVISORY.API"
 _STREAM_SUBJECT = b"$JS.EVENT.ADVISORY.STREAM."
 _TYPE = "io.nats.jetstream.advisory.v1."
+# Of a request or a response: quoting more would take others' time.
+QUOTED_BYTES_MAX = 1024 * 1024
 # The action in the body differs from the word in the subject.
 _STREAM_ACTIONS = {"create": b"CREATED", "modify": b"UPDATED", "delete": b"DELETED"}
 
@@ -54,7 +56,8 @@ def publish_api_audit(
     response: bytes,
     now: int,
 ) -> None:
-    """Report who asked what of the API, and what was answered."""
+    """Report who asked what of the API, and what was answered; of what is very long the rest is
+    left out."""
     if not context.sublist.has_interest(API_SUBJECT):
         return
     fields: dict[str, Any] = {"server": context.server_name}
@@ -64,9 +67,13 @@ def publish_api_audit(
         fields["client"] = sender.client_info(now)
     fields["subject"] = subject.decode(errors="replace")
     if request:
-        fields["request"] = request.decode(errors="replace")
-    fields["response"] = response.decode()
+        fields["request"] = _quoted(request)
+    fields["response"] = _quoted(response)
     _publish(context, API_SUBJECT, "api_audit", now, fields)
+
+
+def _quoted(text: bytes) -> str:
+    return text[:QUOTED_BYTES_MAX].decode(errors="replace")
 
 
 def _internal_client(context: Context, now: int) -> dict[str, Any]:

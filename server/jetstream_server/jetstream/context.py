@@ -56,10 +56,14 @@ class Copying(Hashable, Protocol):
 
 
 class Runnable(Hashable, Protocol):
-    """Anything that may have something to deliver: a consumer."""
+    """Anything that may have something to deliver: a consumer, a snapshot."""
 
     def advance(self, now: int) -> None:
         """Deliver what can be delivered now."""
+        ...
+
+    def put_off(self, now: int) -> None:
+        """Deliver nothing in this turn, which has had enough; it comes to it in the next one."""
         ...
 
 
@@ -79,6 +83,8 @@ class Context:
         deadlines: one entry per stream or consumer with a timer, keyed by the object.
         ready: consumers to `advance` at the end of the turn, in order of waking.
         watching: consumers that deliver while somebody listens; to be woken when interest changes.
+        blocked: consumers that held messages back for clients that do not read; to be woken when
+            one reads again.
         copying: those that copy from other streams.
         ingest_limits: what one stream may take in per turn.
         batches: what all accounts of the server have open, and may have.
@@ -100,6 +106,7 @@ class Context:
     deadlines: DeadlineHeap[Scheduled] = field(init=False)
     ready: dict[Runnable, None] = field(default_factory=dict)
     watching: dict[Runnable, None] = field(default_factory=dict)
+    blocked: dict[Runnable, None] = field(default_factory=dict)
     copying: dict[Copying, None] = field(default_factory=dict)
     ingest_limits: IngestLimits = field(default_factory=IngestLimits)
     batches: OpenBatches = field(default_factory=OpenBatches)
@@ -118,7 +125,7 @@ class Context:
         self.remains = Remains(self.deadlines)
 
     def wake(self, runnable: Runnable) -> None:
-        """Have a consumer advanced at the end of this turn."""
+        """Have a consumer or a snapshot advanced at the end of this turn, or of one of the next."""
         self.ready[runnable] = None
         self.output.stir()
 

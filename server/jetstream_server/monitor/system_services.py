@@ -25,7 +25,7 @@ from jetstream_server.monitor.connz import ConnzOptions, connz_in_steps
 from jetstream_server.monitor.expvarz import expvarz
 from jetstream_server.monitor.healthz import HealthzOptions, healthz
 from jetstream_server.monitor.jsz import JszOptions, account_detail_in_steps, jsz_in_steps
-from jetstream_server.monitor.long_view import encode_in_steps
+from jetstream_server.monitor.long_view import TooLongError, encode_in_steps
 from jetstream_server.monitor.query import BadQueryError, Query, UnreadableError
 from jetstream_server.monitor.questions import Question, Questions
 from jetstream_server.monitor.subsz import SubszOptions, subsz_in_steps
@@ -45,6 +45,9 @@ _PURGE = b"$JS.API.ACCOUNT.PURGE."
 _Fields = dict[str, Any] | None
 _Told = _Fields | InSteps[_Fields]
 
+# Of one answer: more would not reach any client, as what waits to be read by one has a bound as
+# well. Over HTTP there is none.
+ANSWER_BYTES_MAX = 32 * 1024 * 1024
 _QUICK, _LONG = (b"INFO", b"IDZ"), (b"CONNZ", b"SUBSZ", b"JSZ")
 _UNITS, _UNITS_OF_QUICK, _UNITS_OF_LONG = 5, 1, 30  # of a turn, for the first step of an answer
 
@@ -111,7 +114,13 @@ class SystemServices:
     ) -> InSteps[bytes]:
         """Return the answer as JSON, empty for silence."""
         answer = yield from self._answer(subject, body, sender, now)
-        return b"" if answer is None else (yield from encode_in_steps(answer))
+        if answer is None:
+            return b""
+        try:
+            return (yield from encode_in_steps(answer, bytes_max=ANSWER_BYTES_MAX))
+        except TooLongError as error:
+            refusal = {"data": None, "error": {"code": 500, "description": str(error)}}
+            return encode(self._enveloped(refusal, now))
 
     def _answer(
         self, subject: bytes, body: bytes, sender: Sender | None, now: int

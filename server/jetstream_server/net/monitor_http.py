@@ -8,19 +8,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any, TypeVar
 
 import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, PlainTextResponse, Response
+from starlette.responses import HTMLResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from jetstream_server.core.steps import InSteps
 from jetstream_server.jetstream.wire.go_json import encode
-from jetstream_server.monitor.long_view import encode_in_steps
+from jetstream_server.monitor.long_view import encode_in_pieces, is_long
 from jetstream_server.monitor.metrics import CONTENT_TYPE, metrics_in_steps
 from jetstream_server.monitor.query import BadQueryError
 from jetstream_server.monitor.routes import PATHS, answer_in_steps, count
@@ -181,19 +181,27 @@ class MonitorHttp:
         try:
             now, wanted = pump.clock.now(), request.query_params
             found = await _stepwise(answer_in_steps(path, pump.node, now, wanted))
-            if found.compact:
-                body = encode(found.view)
-            else:
-                body = await _stepwise(encode_in_steps(found.view, indented=True))
+            pieces = encode_in_pieces(found.view, indented=True)
+            if found.text:
+                return PlainTextResponse(found.text, found.status)
+            headers = {"Access-Control-Allow-Origin": "*"}
+            if not found.compact and is_long(found.view):
+                page = self._page(pieces)
+                return StreamingResponse(page, found.status, headers, media_type=found.media_type)
+            body = encode(found.view) if found.compact else b"".join(pieces)
         except BadQueryError as error:
             return PlainTextResponse(str(error), 400)
         except Exception as error:
             return self._failed(error)
-        if found.text:
-            return PlainTextResponse(found.text, found.status)
-        return Response(
-            body,
-            found.status,
-            {"Access-Control-Allow-Origin": "*"},
-            media_type=found.media_type,
-        )
+        return Response(body, found.status, headers, media_type=found.media_type)
+
+    async def _page(self, pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
+        """Give the pieces of a long page as its reader takes them, with something else between
+        them. What fails then breaks the page off."""
+        try:
+            for piece in pieces:
+                yield piece
+                await asyncio.sleep(0)
+        except Exception as error:
+            self._pump.node.containment.contain(error, self._pump.clock.now())
+            raise

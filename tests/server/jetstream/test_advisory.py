@@ -10,7 +10,11 @@ import pytest
 from jetstream_server.base.nuid import Nuid
 from jetstream_server.core.sublist import Sublist
 from jetstream_server.core.subscription import Stretch, Subscription
-from jetstream_server.jetstream.advisory import publish_api_audit, publish_stream_action
+from jetstream_server.jetstream.advisory import (
+    QUOTED_BYTES_MAX,
+    publish_api_audit,
+    publish_stream_action,
+)
 from jetstream_server.jetstream.context import Context
 from jetstream_server.jetstream.output import Output, Publish
 
@@ -102,3 +106,14 @@ def test_nobody_listens() -> None:
     publish_stream_action(context, "S", "create", NOW)
     publish_api_audit(context, None, b"$JS.API.X", b"", b"{}", NOW)
     assert published(context) == []
+
+
+def test_of_a_very_long_request_and_response_an_audit_quotes_a_part() -> None:
+    """One of a list of 190 megabytes took almost two seconds."""
+    context = make_context(b"$JS.EVENT.ADVISORY.API")
+    long = "é".encode() * QUOTED_BYTES_MAX
+    publish_api_audit(context, Client(), b"$JS.API.X", b"a" + long, long, NOW)
+    ((_, body),) = published(context)
+    half = QUOTED_BYTES_MAX // 2
+    assert body["response"] == "é" * half
+    assert body["request"] == "a" + "é" * (half - 1) + "\ufffd"

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 from jetstream_server.base.clock import SECOND
+from jetstream_server.monitor import system_services
 
 
 def one(client, subject, body=""):
@@ -71,6 +72,13 @@ def test_the_server_to_the_system_account(filled, connect, target):
 def test_profiles_of_another_runtime_are_not_there(connect, body, error):
     answer = one(connect("s"), "$SYS.REQ.SERVER.PING.PROFILEZ", body)
     assert answer["data"] == {"profile": None, "error": error}
+
+
+def test_an_answer_that_nobody_could_take_is_refused(connect, monkeypatch):
+    monkeypatch.setattr(system_services, "ANSWER_BYTES_MAX", 400)
+    answer = one(connect("s"), "$SYS.REQ.SERVER.PING.VARZ")
+    assert answer["server"]["name"] == "n1" and answer["data"] is None
+    assert answer["error"] == {"code": 500, "description": "the answer is longer than 400 bytes"}
 
 
 def test_accounts_to_the_system_account(filled, connect):

@@ -9,10 +9,13 @@ import socket
 import urllib.error
 import urllib.request
 from collections import Counter
+from http.client import IncompleteRead
 
 import pytest
 import uvloop
 from jetstream_server.config.options import ServerOptions
+from jetstream_server.jetstream.wire.go_json import encode
+from jetstream_server.monitor import long_view
 from jetstream_server.monitor.routes import MonitoringAnswer
 from jetstream_server.net import listening, monitor_http
 from jetstream_server.net.monitor_http import MonitorHttp
@@ -112,6 +115,49 @@ def test_clients_are_heard_while_a_long_page_is_made(running, on_loop, monkeypat
 
     on_loop(main())
     assert sorted({*heard}) == heard and len(heard) == 20
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_long_page_is_made_as_its_reader_takes_it(running, on_loop, monkeypatch, fails):
+    """One of 195 megabytes took 850 in memory."""
+    view, sizes = {"streams": [{"text": "<" * 120_000} for _ in range(40)]}, []
+
+    def in_steps(*given):
+        yield
+        return MonitoringAnswer(view)
+
+    def noted(value, **how):
+        piece = encode(value, **how)
+        sizes.append(len(piece))
+        if fails and len(sizes) == 3:
+            raise RuntimeError("a bug")
+        return piece
+
+    async def main():
+        async with running() as served:
+            incidents = []
+            contain = served.node.containment.contain
+            served.node.containment.contain = lambda error, now: incidents.append(error)
+            monkeypatch.setattr(monitor_http, "answer_in_steps", in_steps)
+            monkeypatch.setattr(long_view, "encode", noted)
+            listener = listening.bind("127.0.0.1", -1, "monitor port")
+            monitor = MonitorHttp(served.pump, listener)
+            await monitor.start()
+            port = listening.address_of(listener)[1]
+            if fails:
+                with pytest.raises(IncompleteRead):
+                    await asyncio.to_thread(fetch, port, "/jsz")
+            else:
+                status, kind, body = await asyncio.to_thread(fetch, port, "/jsz")
+                assert (status, kind) == (200, "application/json")
+                assert body == encode(view, indented=True)
+                assert len(sizes) == 1 + 40
+            await monitor.stop()
+            served.node.containment.contain = contain
+            assert len(incidents) == fails
+
+    on_loop(main())
+    assert max(sizes) < 1_000_000
 
 
 def test_those_who_came_in_a_long_turn_come_in_together(running, monkeypatch):

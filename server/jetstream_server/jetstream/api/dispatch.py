@@ -42,6 +42,7 @@ TYPE = "io.nats.jetstream.api.v1."
 # For the system account: verbs that others answer for the server, and the route of all other verbs.
 _OF_SERVERS = ("ACCOUNT", "META", "SERVER")
 _SYSTEM = Route((">",), "system_response", lambda catalog, request: None, {}, level_first=False)
+_UNITS_OF_UNKNOWN = 0.1  # what a request is worth that nobody knows
 _CREATE_FAILED = errors.STREAM_CREATE_FAILED("").err_code
 
 
@@ -118,14 +119,19 @@ class Api:
             route = _system_route(tokens) if is_system else find_route(tokens)
             # In a request to the system account, headers take the place where the genuine server
             # looks for who is asking.
-            if route is None or (headers and is_system and route is not _SYSTEM):
-                continue
+            if headers and is_system and route is not _SYSTEM:
+                route = None
             if answers is not None:
-                units = units_of(len(payload), is_costly=route.is_costly)
+                units, is_costly = _UNITS_OF_UNKNOWN, False
+                if route is not None:
+                    is_costly = route.is_costly
+                    units = units_of(len(payload), is_costly=is_costly)
                 if answers.postponed or not workload.takes(units, answers):
                     answers.postpone(stretch.postponed_from(index))
-                    workload.wait(answers.look_again, answers, makes_files=route.is_costly)
+                    workload.wait(answers.look_again, answers, makes_files=is_costly)
                     return
+            if route is None:
+                continue
             request = Request(subject, tokens, payload, headers, reply, sender, now)
             try:
                 self._answer(route, request)

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
+from jetstream_server.core.workload import UNITS_OF_TURN
 from jetstream_server.jetstream.api.request import Later, Request
 from jetstream_server.jetstream.context import Context
 from jetstream_server.jetstream.slices import Sliced
@@ -22,6 +23,23 @@ STEPS_AT_ONCE_MAX = 5
 def is_long(request: Request) -> bool:
     """Tell whether a request is read in a turn of its own."""
     return len(request.body) > BODY_AT_ONCE_MAX
+
+
+def at_once_or_later(
+    context: Context, steps: Iterator[dict[str, Any] | None]
+) -> dict[str, Any] | Later:
+    """Answer a request that takes one step in most cases.
+
+    Args:
+        steps: give None after each step, and the answer at the end.
+
+    Raises:
+        ApiError: it is refused.
+    """
+    if (answer := next(steps)) is not None:
+        return answer
+    context.workload.spend(UNITS_OF_TURN)
+    return Sliced(context.slices, lambda: steps)
 
 
 def answered_in_steps(

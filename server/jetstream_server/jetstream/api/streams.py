@@ -12,10 +12,11 @@ from typing import Any, ClassVar
 
 from orjson import Fragment
 
+from jetstream_server.core.steps import Stint
 from jetstream_server.core.subject import is_valid_subject
 from jetstream_server.jetstream import errors
-from jetstream_server.jetstream.api.list_page import page_of
-from jetstream_server.jetstream.api.long_requests import answered_in_steps
+from jetstream_server.jetstream.api.list_page import PageEntries, page_of
+from jetstream_server.jetstream.api.long_requests import answered_in_steps, at_once_or_later
 from jetstream_server.jetstream.api.purging import MESSAGES_OF_UNIT, Purging
 from jetstream_server.jetstream.api.request import Later, Request, route
 from jetstream_server.jetstream.api.request_body import read_body_if_json, read_body_in_steps
@@ -44,6 +45,8 @@ from jetstream_server.store.ports import Census
 # How many entries one answer holds.
 NAMES_MAX = 1024
 LIST_MAX = 256
+SHOWN_AT_ONCE = LIST_MAX + 1  # ordinary ones take one step
+BYTES_AS_ONE = 1024  # of an entry as JSON
 SUBJECTS_AT_ONCE = 10_000  # looked at in one turn
 PURGED_AT_ONCE = 10_000  # messages in memory, likewise
 SUBJECTS_MAX = 100_000
@@ -264,27 +267,31 @@ def names(catalog: Catalog, request: Request) -> dict[str, Any]:
 
 
 @route("STREAM.LIST", "stream_list_response", {**_PAGE, "streams": []})
-def listing(catalog: Catalog, request: Request) -> dict[str, Any]:
+def listing(catalog: Catalog, request: Request) -> dict[str, Any] | Later:
     """List streams with their config and state."""
+    return at_once_or_later(catalog.context, _listing(catalog, request))
+
+
+def _listing(catalog: Catalog, request: Request) -> Iterator[dict[str, Any] | None]:
     body = read_body_if_json(catalog.context, request, StreamListRequest)
     found = _names(catalog, body)
     offset = min(max(body.offset, 0), len(found))
-    page = page_of(found, offset, LIST_MAX, partial(_texts, catalog))
-    limit = LIST_MAX
-    if len(page) < min(LIST_MAX, len(found) - offset):
-        limit = len(page)  # clients go on from there
-    reasons = {name: reason for name in page if (reason := catalog.offline_reason(name))}
-    answer: dict[str, Any] = {
-        "total": len(found),
-        "offset": offset,
-        "limit": limit,
-        "streams": [
-            listed_info(catalog.streams[name], request.now) for name in page if name not in reasons
-        ],
-    }
-    if reasons:
-        answer |= {"missing": list(reasons), "offline": reasons}
-    return answer
+    chosen = page_of(found, offset, LIST_MAX, partial(_texts, catalog))
+    total, is_cut = len(found), len(chosen) < min(LIST_MAX, len(found) - offset)
+    entries, stint = PageEntries(), Stint(SHOWN_AT_ONCE)
+    for name in chosen:
+        if stint.spend(1 + entries.last_bytes // BYTES_AS_ONE):
+            yield None
+        if name not in catalog.streams and name not in catalog.offline:  # it has gone meanwhile
+            total -= 1
+        elif reason := catalog.offline_reason(name):
+            entries.stopped[name] = reason
+        elif not entries.add(listed_info(catalog.streams[name], request.now)):
+            is_cut = True
+            break
+    limit = entries.count if is_cut else LIST_MAX  # clients go on from there
+    page = {"total": total, "offset": offset, "limit": limit}
+    yield page | entries.fields("streams")
 
 
 @route("STREAM.DELETE.*", "stream_delete_response")

@@ -49,7 +49,6 @@ from jetstream_server.jetstream.configs.stream_config import (
     with_defaults,
 )
 from jetstream_server.jetstream.configs.stream_file import LostConfigError, load_config, save_config
-from jetstream_server.jetstream.consumers.consumer import Consumer
 from jetstream_server.jetstream.consumers.consumer_creation import check_stream_limits
 from jetstream_server.jetstream.context import Context, Runnable
 from jetstream_server.jetstream.origins.last_positions import Foreseen
@@ -545,7 +544,7 @@ class Catalog:
             stream.removal.sweep(at_once=True)
 
     def run(self, now: int) -> None:
-        """Do what has become due, then let each consumer that was woken deliver."""
+        """Do what has become due, then let each consumer and snapshot that was woken deliver."""
         context = self.context
         context.notice_interest()
         if context.deadlines.next_at <= now:
@@ -570,8 +569,8 @@ class Catalog:
             self._guarded(scheduled.tick, now)
 
     def _deliver(self, now: int) -> None:
-        """Let each consumer that was woken deliver, until a turn has had enough; the others come
-        first in the next one."""
+        """Let each that was woken deliver, until a turn has had enough; the others come first in
+        the next one."""
         context, output, workload = self.context, self.context.output, self.context.workload
         ready = list(context.ready)
         context.ready.clear()
@@ -584,7 +583,7 @@ class Catalog:
                 or number >= ADVANCED_OF_TURN_MAX
                 or workload.used >= enough_units
             )
-            if is_enough and isinstance(runnable, Consumer):
+            if is_enough:
                 self._guarded(runnable.put_off, now)
                 late[runnable] = None
             else:
@@ -599,10 +598,8 @@ class Catalog:
 
     def outlet_drained(self, outlet: Outlet) -> None:
         """A client reads again; consumers that held messages back for it go on."""
-        for stream in self.streams.values():
-            for consumer in stream.consumers.values():
-                if isinstance(consumer, Consumer) and consumer.blocked:
-                    self.context.wake(consumer)
+        for consumer in self.context.blocked:
+            self.context.wake(consumer)
 
     def rest(self) -> bool:
         """Have some stores that nobody writes to release memory and note how far they came; tell

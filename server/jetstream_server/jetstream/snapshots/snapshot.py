@@ -35,7 +35,7 @@ from jetstream_server.jetstream.snapshots.archive import (
 from jetstream_server.jetstream.snapshots.consumer_copy import ConsumerCopy
 from jetstream_server.jetstream.snapshots.snapshot_advisory import TransferAdvisories
 from jetstream_server.jetstream.streams.messages.scan import messages
-from jetstream_server.jetstream.wire.go_json import encode
+from jetstream_server.jetstream.wire.go_json import Spend, encode, spend_nothing
 from jetstream_server.store.ports import MessageStore
 
 if TYPE_CHECKING:
@@ -60,6 +60,9 @@ _TURN_BLOCKS = 2
 # Pieces of consumers at a time: of an ordinary one there are three, and 20 bytes are an entry.
 _PIECE_BYTES = 2048
 _TURN_PIECES = 30
+# What a unit of the workload reads, encodes and compresses; a piece of a consumer is another.
+_BYTES_OF_UNIT = 24 * 1024
+_MESSAGES_OF_UNIT = 100
 # What is copied at a time of consumers, as `ConsumerCopy.cost` says.
 _TURN_COPIES = 100
 
@@ -67,12 +70,22 @@ _DONE = b"NATS/1.0 204\r\n\r\n"
 
 
 class SnapshotContent:
-    """The compressed archive of a stream, produced block by block."""
+    """The compressed archive of a stream, produced block by block.
+
+    Args:
+        spend: told what reading costs, in units of the workload.
+    """
 
     def __init__(
-        self, store: MessageStore, state: dict[str, Any], consumers: list[ConsumerCopy], now: int
+        self,
+        store: MessageStore,
+        state: dict[str, Any],
+        consumers: list[ConsumerCopy],
+        now: int,
+        spend: Spend = spend_nothing,
     ) -> None:
         self._store = store
+        self._spend = spend
         self._next_seq = max(store.first_seq, 1)
         self._last_seq = store.last_seq
         self._is_over = False
@@ -104,15 +117,19 @@ class SnapshotContent:
             pieces: list[bytes] = []
             for piece in consumer.pieces():
                 pieces.append(piece)
-                written += 1 + len(piece) // _PIECE_BYTES
+                done = 1 + len(piece) // _PIECE_BYTES
+                self._spend(done)
+                written += done
                 if written >= _TURN_PIECES:
                     written = 0
                     yield b""
             name = CONSUMER_PREFIX + consumer.name.encode()
             block += encode_entry(name, now, b"".join(pieces))
             while len(block) >= _BLOCK_BYTES:
+                self._spend(_BLOCK_BYTES / _BYTES_OF_UNIT)
                 yield s2.frames(bytes(block[:_BLOCK_BYTES]))
                 del block[:_BLOCK_BYTES]
+        self._spend(len(block) / _BYTES_OF_UNIT)
         yield s2.frames(bytes(block))
 
     def _read_messages(self) -> bytes:
@@ -133,6 +150,7 @@ class SnapshotContent:
                 )
             )
             size += len(encoded[-1])
+        self._spend(len(encoded) / _MESSAGES_OF_UNIT + size / _BYTES_OF_UNIT)
         if not encoded:
             self._is_over = True
             encoded.append(END)
@@ -198,7 +216,8 @@ class Snapshot:
             raise errors.STREAM_SNAPSHOT_FAILED("stream closed")
         # After them, so that none has read more than the stream is said to have.
         state = stream.state()
-        self._content = SnapshotContent(stream.store, state, copies, now)
+        spend = stream.context.workload.spend
+        self._content = SnapshotContent(stream.store, state, copies, now, spend)
         yield {"config": stream.config.to_wire(), "state": state}
 
     def start(self, state: dict[str, Any], now: int) -> None:
@@ -242,6 +261,9 @@ class Snapshot:
         except StoreError as error:
             line = error.reason.replace("\r", " ").replace("\n", " ")
             self._end(now, error.reason, b"NATS/1.0 500 %b\r\n\r\n" % line.encode())
+
+    def put_off(self, now: int) -> None:
+        """Send nothing in this turn."""
 
     @property
     def _is_awaited(self) -> bool:

@@ -256,3 +256,17 @@ def test_a_page_of_long_consumers_is_shorter_and_says_so(api, monkeypatch):
         offset += page["limit"]
     assert seen == [["a"], ["b"], ["c"], ["d", "e"]]
     assert api.ask("CONSUMER.NAMES.S")["consumers"] == list("abcde")
+
+
+@pytest.mark.parametrize("by_limit", [True, False])
+def test_a_page_of_consumers_with_long_texts_is_shorter_and_says_so(api, monkeypatch, by_limit):
+    monkeypatch.setattr(list_page, "PAGE_BYTES_MAX", 15_000)
+    for name in "abcd":
+        create(api, f"{PREFIX}.{name}", {"name": name, "metadata": {"a": "<" * 1000}})
+    seen, offset = [], 0
+    for limit in (2, 256):
+        page = api.ask("CONSUMER.LIST.S", {"offset": offset})
+        assert (page["total"], page["offset"], page["limit"]) == (4, offset, limit)
+        seen.append([each["name"] for each in page["consumers"]])
+        offset += page["limit"] if by_limit else len(page["consumers"])
+    assert seen == [["a", "b"], ["c", "d"]]

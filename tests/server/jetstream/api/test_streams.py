@@ -356,6 +356,30 @@ def test_a_page_of_long_streams_is_shorter_and_says_so(
     assert seen == [["a"], ["b"], ["c", "d"]]
 
 
+@pytest.mark.parametrize("by_limit", [True, False])
+def test_a_page_of_streams_with_long_texts_is_shorter_and_says_so(
+    exchange: Any, monkeypatch: pytest.MonkeyPatch, by_limit: bool
+) -> None:
+    """256 with 127,000 letters to escape each were a page of 190 megabytes. Clients go on by the
+    number of entries, or by what the page says."""
+    monkeypatch.setattr(list_page, "PAGE_BYTES_MAX", 15_000)
+    for name in "abcd":
+        described = {"description": name, "metadata": {"a": "<" * 1000 if name != "c" else ""}}
+        exchange.ask(f"STREAM.CREATE.{name}", {"name": name, **described})
+    seen, offset = [], 0
+    while True:
+        answer = exchange.raw("STREAM.LIST", json.dumps({"offset": offset}).encode())
+        assert len(answer) < 15_200
+        page = json.loads(answer)
+        assert (page["total"], page["offset"]) == (4, offset)
+        seen.append([each["config"]["name"] for each in page["streams"]])
+        offset += page["limit"] if by_limit else len(page["streams"])
+        if offset >= page["total"]:
+            break
+        assert page["limit"] == len(page["streams"])
+    assert seen == [["a", "b", "c"], ["d"]] and page["limit"] == 256
+
+
 def test_streams_are_found_by_what_they_capture(exchange: Any) -> None:
     for name, subjects in (("A", ["a.*", "b"]), ("B", ["c.>"]), ("C", ["y.d.*"]), ("D", ["x.a"])):
         exchange.ask(f"STREAM.CREATE.{name}", {"name": name, "subjects": subjects})

@@ -288,3 +288,44 @@ def test_a_stream_that_goes_while_its_consumers_are_copied(transfers) -> None:
     transfers.catalog.delete("S", transfers.now)
     with pytest.raises(ApiError, match="stream closed"):
         list(steps)
+
+
+def test_many_snapshots_at_once_take_turns(transfers, monkeypatch) -> None:
+    """Five hundred that nobody acknowledged had a turn of a second."""
+    transfers.stream(count=600, size=1000)
+    reads = [0]
+    read = SnapshotContent._read_messages
+
+    def counted(content: SnapshotContent) -> bytes:
+        reads[-1] += 1
+        return read(content)
+
+    run = transfers.catalog.run
+
+    def turn(now: int) -> None:
+        reads.append(0)
+        run(now)
+
+    monkeypatch.setattr(SnapshotContent, "_read_messages", counted)
+    monkeypatch.setattr(transfers.catalog, "run", turn)
+    listeners = [transfers.listen(b"to.%d" % number) for number in range(40)]
+    for number in range(40):
+        body = json.dumps({"deliver_subject": f"to.{number}"}).encode()
+        transfers.publish(b"$JS.API.STREAM.SNAPSHOT.S", body)
+    transfers.turn()
+    assert all(
+        listener.received[-1] == (b"to.%d" % n, *DONE[1:]) for n, listener in enumerate(listeners)
+    )
+    assert sum(reads) == 40 * 4 and max(reads) <= 15, reads
+
+
+@pytest.mark.parametrize(
+    ("count", "size", "least"), [(0, 0, 0.0), (250, 1000, 12.0), (1024, 1, 10.0)]
+)
+def test_what_reading_costs(transfers, count: int, size: int, least: float) -> None:
+    stream = transfers.stream(count=count, size=size)
+    spent = [0.0]
+    content = SnapshotContent(stream.store, stream.state(), [], transfers.now, spent.append)
+    while content.read() is not None:
+        pass
+    assert least <= sum(spent) < least + 6
