@@ -103,6 +103,7 @@ class Subscription:
         max_messages: automatic UNSUB after this many deliveries; 0 is never.
         closed: set when removed, so that holders of a stale match notice.
         weight: how many deliveries to a client take as long as one to it.
+        is_filtered: it reaches what its client must not be sent.
     """
 
     subject: bytes
@@ -115,6 +116,7 @@ class Subscription:
     max_messages: int = 0
     closed: bool = False
     weight: int = 1
+    is_filtered: bool = False
 
     def __repr__(self) -> str:
         return f"Subscription({self.subject!r}, queue={self.queue!r}, sid={self.sid!r})"

@@ -5,7 +5,7 @@
 3. What is queued for the disk is carried there in a worker thread, one flush at a time, while the
    next turns pile up the next flush (group commit).
 4. What was held back for a flush is released when that flush is durable.
-5. Each touched socket is written once.
+5. Each touched socket is written once; those for which there is no time, in the next turns.
 6. One timer is armed for the next deadline.
 
 `intake.py` decides what is read from whom in step 1, and `handshakes.py` who gets that far.
@@ -18,12 +18,15 @@ told of a write that is not there. Clients get no ack, as after a crash.
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Callable
 from typing import Protocol
 
 from jetstream_server.base.clock import SECOND, Clock
 from jetstream_server.base.errors import StoreError
+from jetstream_server.base.limits import UNFLUSHED_LOW_BYTES
 from jetstream_server.net.busy_poll import BusyPoll
+from jetstream_server.net.deflating import BYTES_OF_TURN, Deflating
 from jetstream_server.net.flush_worker import Failures, FlushWorker, Worker
 from jetstream_server.net.handshakes import Handshakes
 from jetstream_server.net.intake import Intake
@@ -32,6 +35,11 @@ from jetstream_server.net.unwrapping import STEPS_OF_TURN, Unwrapping
 from jetstream_server.node.node import Held, Node
 from jetstream_server.node.session import Session
 from jetstream_server.store.disk.commit import Flush, GroupCommit
+
+# Written at once, to all sockets together: what a flush releases for forty clients may be much, and
+# every byte is copied several times.
+WRITTEN_BYTES_MAX = 8 * 1024 * 1024
+WRITTEN_LATE_BYTES_MIN = 4096  # who is to be sent no more does not wait for those with much
 
 
 class Connection(Protocol):
@@ -73,6 +81,7 @@ class Pump:
         self.intake = Intake()  # how much clients may send before they have to wait
         self.read_buffer = ReadBuffer()
         self.unwrapping = Unwrapping(STEPS_OF_TURN)
+        self.deflating = Deflating(BYTES_OF_TURN)
         self.handshakes = Handshakes(self.wake)  # how many of them go on in a turn
         self._commit = commit
         self._failed = failed
@@ -110,12 +119,15 @@ class Pump:
             now = self.clock.now()
             if self._busy_poll is not None:
                 self._busy_poll.turn_began(now)
-            self.node.workload.is_held = self._flushing and self._is_crowded
+            workload = self.node.workload
+            workload.is_held = self._flushing and self._is_crowded
+            workload.is_flooded = self._unflushed_bytes > UNFLUSHED_LOW_BYTES
             self.node.run(now)
             self._flush_or_release(now)
             self._write(now)
             self.read_buffer.begin()
             self.unwrapping.begin()
+            self.deflating.begin()
             self.intake.turned(self._unflushed_bytes)
             self.handshakes.turned()
             self._arm(now)
@@ -233,15 +245,25 @@ class Pump:
 
     # -- sockets and timers ------------------------------------------------------------------
 
-    def _write(self, now: int) -> None:
+    def _write(self, now: int, bytes_max: int = WRITTEN_BYTES_MAX) -> None:
+        left, late = bytes_max, dict[Session, None]()
         for session in self.node.take_touched():
             connection = self.connections.get(session)
             if connection is None:
                 continue
+            unsent_bytes = session.outbox.unsent_bytes
+            # Whoever comes first may be sent more than that.
+            if unsent_bytes > max(left, WRITTEN_LATE_BYTES_MIN) and left < bytes_max:
+                late[session] = None
+                continue
+            left -= unsent_bytes
             try:
                 connection.write_output()
             except Exception as error:
                 self.node.containment.contain(error, now)
+        if late:
+            self.node.touched = late | self.node.touched
+            self.wake()
 
     def _answered(self) -> None:
         if self._busy_poll is not None and not self._flushing:
@@ -284,7 +306,7 @@ class Pump:
                 self.node.release(self._waiting + self.node.take_held(), now)
         else:
             self.node.release(self._waiting + self.node.take_held(), now)
-        self._write(now)
+        self._write(now, sys.maxsize)
         if self._timer is not None:
             self._timer.cancel()
         self._worker.stop()

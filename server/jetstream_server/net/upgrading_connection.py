@@ -34,7 +34,7 @@ class UpgradingConnection(asyncio.BufferedProtocol):
     def __init__(self, pump: Pump, terms: ListenerTerms, rules: WebsocketRules) -> None:
         self._pump = pump
         self._terms = terms
-        self._websocket = WebsocketLayer(rules, pump.unwrapping)
+        self._websocket = WebsocketLayer(rules, pump.unwrapping, pump.deflating)
         self._tls = TlsLayer(terms.tls, pump.unwrapping) if terms.tls is not None else None
         self._layer: Layer = self._websocket
         if self._tls is not None:

@@ -1,8 +1,9 @@
 """WebSocket as a layer: an upgrade request and frames in, NATS protocol out.
 
-Frames need not end where lines end, and what a turn sends is one frame. Requests are
-`websocket_upgrade.py`'s, frames from clients `websocket_frames.py`'s; frames to clients are the
-`websockets` library's, which works without a socket.
+Frames need not end where lines end. What a turn sends is one frame, or two where there is time to
+compress a part of it only (`deflating.py`). Requests are `websocket_upgrade.py`'s, frames from
+clients `websocket_frames.py`'s; frames to clients are the `websockets` library's, which works
+without a socket.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from websockets.extensions.permessage_deflate import PerMessageDeflate
 from websockets.frames import Close, CloseCode, Frame, Opcode
 
+from jetstream_server.net.deflating import Deflating
 from jetstream_server.net.layer import LayerError
 from jetstream_server.net.unwrapping import Unwrapping
 from jetstream_server.net.websocket_frames import BrokenFrameError, FrameReader
@@ -21,8 +23,6 @@ from jetstream_server.net.websocket_upgrade import (
 
 # Less is sent as it is.
 COMPRESSED_BYTES_MIN = 64
-# So is more, because others wait while it is compressed: 17 ms for each megabyte of random bytes.
-COMPRESSED_BYTES_MAX = 2 << 20
 # The quickest of zlib's, as in the genuine server: a megabyte of digits takes 6 ms instead of 27,
 # one of words 8 instead of 20, and the words become a seventh larger.
 _COMPRESSION = {"level": 1}
@@ -50,13 +50,20 @@ class WebsocketLayer:
     Args:
         rules: what is asked of a request.
         unwrapping: how many frames there is time for; None for all that come.
+        deflating: how much there is time to compress; None for all that is sent.
 
     Attributes:
         credentials: fields of CONNECT, taken from cookies of the upgrade request.
     """
 
-    def __init__(self, rules: WebsocketRules, unwrapping: Unwrapping | None = None) -> None:
+    def __init__(
+        self,
+        rules: WebsocketRules,
+        unwrapping: Unwrapping | None = None,
+        deflating: Deflating | None = None,
+    ) -> None:
         self._unwrapping = unwrapping
+        self._deflating = deflating or Deflating()
         self.credentials: dict[str, str] = {}
         self._rules = rules
         self._request: UpgradeRequest | None = UpgradeRequest(rules)
@@ -127,14 +134,21 @@ class WebsocketLayer:
         return upgrade.rest
 
     def send(self, data: bytes) -> None:
-        """Send one frame, or keep it until the connection is upgraded."""
+        """Send bytes, or keep them until the connection is upgraded."""
         if self._frames is None:
             self._waiting.append(data)
         elif not self._has_ended:
-            is_suited = COMPRESSED_BYTES_MIN < len(data) <= COMPRESSED_BYTES_MAX
-            extensions = self._extensions if is_suited else []
-            frame = Frame(Opcode.BINARY, data)
-            self._leaving.append(frame.serialize(mask=False, extensions=extensions))
+            size, compressed = len(data), 0
+            if self._extensions and size > COMPRESSED_BYTES_MIN:
+                compressed = self._deflating.take(size)
+            if compressed:
+                self._add_frame(data[:compressed], self._extensions)
+            if compressed < size:
+                self._add_frame(data[compressed:], [])
+
+    def _add_frame(self, data: bytes, extensions: list[PerMessageDeflate]) -> None:
+        frame = Frame(Opcode.BINARY, data)
+        self._leaving.append(frame.serialize(mask=False, extensions=extensions))
 
     def end(self, reason: str) -> None:
         """Send a closing frame: the client's own, if it sent one."""

@@ -70,9 +70,21 @@ class Rights:
             denied = not self.expected.take(subject, now)
         return not denied and not reserved.is_reserved(subject, reserved.SUBJECTS)
 
+    @property
+    def looked_at(self) -> int:
+        """Return how much decisions about what may be published and subscribed to have taken so
+        far, as `SubjectRules` counts it."""
+        rules = self.permissions
+        return 0 if rules is None else rules.publish.looked_at + rules.subscribe.looked_at
+
     def may_subscribe(self, subject: bytes, queue: bytes) -> bool:
         """Tell whether a subscription is permitted."""
         return self.permissions is None or self.permissions.subscribe.permits(subject, queue)
+
+    def reaches_further(self, subject: bytes, queue: bytes) -> bool:
+        """Tell whether a permitted subscription reaches what it must not be sent."""
+        rules = self.permissions
+        return rules is not None and rules.subscribe.reaches_further(subject, queue)
 
 
 def _lowest(*limits: int) -> int:

@@ -9,18 +9,21 @@ import zlib
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from random import Random
 from typing import Any
 
 import pytest
 from jetstream_server.base.clock import MILLISECOND, SECOND
 from jetstream_server.base.limits import TURN_READ_BYTES
 from jetstream_server.config.options import TlsOptions
+from jetstream_server.net.deflating import BYTES_OF_TURN
 from jetstream_server.net.layered_connection import LayeredConnection
 from jetstream_server.net.listener_terms import ListenerTerms
 from jetstream_server.net.tls_context import make_context
 from jetstream_server.net.tls_layer import TlsLayer
 from jetstream_server.net.unwrapping import STEPS_MIN, STEPS_OF_TURN
 from jetstream_server.net.websocket_frames import FrameReader
+from jetstream_server.net.websocket_layer import WebsocketLayer
 from jetstream_server.net.websocket_upgrade import WebsocketRules
 from jetstream_server.node.listener import Listener
 from websockets.asyncio.client import connect
@@ -460,3 +463,38 @@ def test_who_vanishes_in_a_handshake(
         assert {each.reason for each in server.node.closed} == {"TLS Handshake Failure"}
 
     play(ListenerTerms(Listener(tls_required=True), secure, 30 * SECOND), scene)
+
+
+def test_all_clients_share_what_a_turn_compresses(
+    play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fifty clients with a megabyte each kept everybody waiting for a second."""
+    add_frame, compressed = WebsocketLayer._add_frame, []
+
+    def counted(layer: WebsocketLayer, data: bytes, extensions: list[Any]) -> None:
+        compressed.append(len(data) if extensions else 0)
+        add_frame(layer, data, extensions)
+
+    monkeypatch.setattr(WebsocketLayer, "_add_frame", counted)
+
+    async def scene(server: Any) -> None:
+        turned = server.pump.deflating.begin
+        server.pump.deflating.begin = lambda: None
+        uri = f"ws://127.0.0.1:{server.port}/"
+        clients = [await connect(uri, max_size=None) for _ in range(4)]
+        said = Random(1).randbytes(300_000)
+        for client in clients:
+            await client.send(b'CONNECT {"verbose":false}\r\nSUB a 1\r\nPING\r\n')
+        for _ in range(2):
+            compressed.clear()
+            await clients[0].send(b"PUB a %d\r\n%b\r\n" % (len(said), said))
+            for client in clients:
+                heard = b""
+                while not heard.endswith(said + b"\r\n"):
+                    heard += await client.recv()
+            assert BYTES_OF_TURN * 3 // 4 < sum(compressed) <= BYTES_OF_TURN
+            turned()
+        for client in clients:
+            await client.close()
+
+    play(ListenerTerms(Listener(), websocket=WebsocketRules(is_compressing=True)), scene)

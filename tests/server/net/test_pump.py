@@ -8,9 +8,11 @@ import threading
 
 import pytest
 from jetstream_server.base.errors import StoreError
+from jetstream_server.base.limits import UNFLUSHED_LOW_BYTES
 from jetstream_server.core.promises import PROMISED_UNITS_MAX
 from jetstream_server.jetstream.catalog.catalog import Catalog
 from jetstream_server.jetstream.configs.stream_config import StreamConfig
+from jetstream_server.net.pump import WRITTEN_BYTES_MAX
 from jetstream_server.store.vault import MemoryVault
 
 from tests.node_context import node_context
@@ -281,6 +283,49 @@ def test_publishers_to_a_stream_in_memory_do_not_wait_for_the_disk(
     on_loop(main())
 
 
+def test_what_is_written_to_many_takes_turns(running, until, on_loop, monkeypatch):
+    async def main() -> None:
+        async with running() as served:
+            pump, shares, taken = served.pump, [], []
+            write = pump._write
+
+            def counted(*given) -> None:
+                taken.clear()
+                write(*given)
+                if taken:
+                    shares.append([*taken])
+
+            monkeypatch.setattr(pump, "_write", counted)
+            readers = [(await served.connect()) for _ in range(5)]
+            for session in served.node.sessions.values():
+                take = session.take_output
+
+                def take_output(take=take) -> bytes:
+                    data = take()
+                    taken.append(len(data))
+                    return data
+
+                session.take_output = take_output
+                is_little = session.cid == 5
+                size = 5 if is_little else WRITTEN_BYTES_MAX // (2 if session.cid > 1 else 1)
+                session.outbox.put(b"+OK\r\n" * (size // 5))
+                served.node.note_output(session)
+            total = sum(session.outbox.unsent_bytes for session in served.node.sessions.values())
+            pump.wake()
+            assert await readers[4][0].readexactly(5) == b"+OK\r\n"
+            for reader, _ in readers[:4]:
+                assert await reader.readexactly(WRITTEN_BYTES_MAX // 4)
+                await reader.read(1 << 25)
+            await until(lambda: sum(map(sum, shares)) == total)
+            half = WRITTEN_BYTES_MAX // 2 // 5 * 5
+            assert shares == [[WRITTEN_BYTES_MAX // 5 * 5, 5], [half, half], [half]]
+            assert not served.node.touched
+            for _, writer in readers:
+                writer.transport.abort()
+
+    on_loop(main())
+
+
 def test_deadlines_make_turns(running, on_loop):
     async def main():
         async with running() as served:
@@ -312,3 +357,16 @@ def test_an_error_of_our_own_is_reported_not_swallowed(running, until, on_loop):
             served.node.run = run
 
     on_loop(main())
+
+
+def test_a_turn_knows_whether_much_waits_for_the_disk(listening, on_loop):
+    async def scenario():
+        async with listening() as news:
+            found = []
+            for unflushed_bytes in (UNFLUSHED_LOW_BYTES + 1, UNFLUSHED_LOW_BYTES):
+                news.commit.unflushed_bytes = unflushed_bytes
+                await news.turn()
+                found.append(news.served.node.workload.is_flooded)
+            assert found == [True, False]
+
+    on_loop(scenario())

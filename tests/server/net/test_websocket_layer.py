@@ -8,8 +8,9 @@ from random import Random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from jetstream_server.net.deflating import BYTES_OF_FRAME, Deflating
 from jetstream_server.net.layer import LayerError
-from jetstream_server.net.websocket_layer import COMPRESSED_BYTES_MAX, WebsocketLayer
+from jetstream_server.net.websocket_layer import WebsocketLayer
 from jetstream_server.net.websocket_upgrade import WebsocketRules
 from websockets.client import ClientProtocol
 from websockets.extensions.permessage_deflate import ClientPerMessageDeflateFactory
@@ -24,8 +25,10 @@ def client_of(**options: object) -> ClientProtocol:
     return ClientProtocol(parse_uri("ws://localhost:8080/"), max_size=None, **options)
 
 
-def connected(rules: WebsocketRules, client: ClientProtocol) -> WebsocketLayer:
-    layer = WebsocketLayer(rules)
+def connected(
+    rules: WebsocketRules, client: ClientProtocol, deflating: Deflating | None = None
+) -> WebsocketLayer:
+    layer = WebsocketLayer(rules, deflating=deflating)
     client.send_request(client.connect())
     assert layer.receive(b"".join(client.data_to_send())) == b""
     deliver(layer, client)
@@ -272,13 +275,27 @@ def test_what_is_compressed_keeps_others_waiting_as_briefly_as_can_be() -> None:
     layer.send(digits)
     frame = layer.take_output()
     assert frame[0] == 0xC2 and frame.endswith(quickest[:-4])
-    for size, first in ((COMPRESSED_BYTES_MAX, 0xC2), (COMPRESSED_BYTES_MAX + 1, 0x82)):
-        layer.send(bytes(size))
-        frame = layer.take_output()
-        assert frame[0] == first
-        client.receive_data(frame)
-        (event,) = client.events_received()
-        assert event.data == bytes(size)
+
+
+def test_what_there_is_no_time_to_compress_is_sent_as_it_is() -> None:
+    deflating = Deflating(1000 + 2 * BYTES_OF_FRAME)
+    clients = [client_of(extensions=[ClientPerMessageDeflateFactory()]) for _ in range(3)]
+    rules = WebsocketRules(is_compressing=True)
+    layers = [connected(rules, client, deflating) for client in clients]
+    said = Random(1).randbytes(400)
+    for _ in range(3):
+        heads = []
+        for layer, client in zip(layers, clients, strict=True):
+            layer.send(said * 2)
+            frames = layer.take_output()
+            heads.append(frames[0])
+            client.receive_data(frames)
+            events = client.events_received()
+            assert all(isinstance(each, Frame) for each in events)
+            assert b"".join(bytes(each.data) for each in events) == said * 2
+            assert len(events) == (2 if client is clients[1] else 1)
+        assert heads == [0xC2, 0xC2, 0x82]
+        deflating.begin()
 
 
 @settings(max_examples=100)

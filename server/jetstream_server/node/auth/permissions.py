@@ -15,12 +15,57 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 
-from jetstream_server.core.subject import is_literal, is_subset, matches, overlaps
+from jetstream_server.core.pattern_set import Effort, PatternSet
+from jetstream_server.core.subject import is_literal, is_subset
 from jetstream_server.node.auth.expected_replies import ResponseRules
 
 _DECISIONS_MAX = 4096
-_EVERYTHING = b">"
+
+
+class _PermissionEntries:
+    """Patterns, each about everybody or about the subscriptions with some queues.
+
+    Args:
+        texts: as they are configured, `subject` or `subject queue`.
+        effort: counts what answers take.
+    """
+
+    def __init__(self, texts: Sequence[str], effort: Effort) -> None:
+        of_groups: dict[bytes, list[bytes]] = {}
+        for pattern, group in map(_entry, texts):
+            of_groups.setdefault(group, []).append(pattern)
+        self.of_everybody = PatternSet(of_groups.pop(b"", []), effort)
+        self.of_groups: PatternSet | None = None
+        self._effort = effort
+        self._of_group: dict[bytes, PatternSet] = {}
+        self._wild_groups: list[bytes] = []
+        if of_groups:
+            self.of_groups = PatternSet(list(chain.from_iterable(of_groups.values())), effort)
+            self._of_group = {name: PatternSet(each, effort) for name, each in of_groups.items()}
+            self._wild_groups = [name for name in of_groups if not is_literal(name)]
+
+    def of_queue(self, queue: bytes) -> list[PatternSet]:
+        """Return what is about subscriptions with a queue, and not about everybody."""
+        named = self._of_group
+        if not queue or not named:
+            return []
+        self._effort.looked_at += len(self._wild_groups)
+        groups = [each for each in self._wild_groups if each != queue and is_subset(queue, each)]
+        if queue in named:
+            groups.append(queue)
+        return [named[each] for each in groups]
+
+    def about(self, queue: bytes) -> list[PatternSet]:
+        """Return what is about every subscription, or about one with this queue."""
+        return [self.of_everybody, *self.of_queue(queue)]
+
+    def match(self, subject: bytes, queue: bytes) -> bool:
+        """Tell whether an entry that is about such a subscription matches a subject."""
+        if self.of_everybody.matches(subject):
+            return True
+        return bool(queue) and any(each.matches(subject) for each in self.of_queue(queue))
 
 
 class SubjectRules:
@@ -33,15 +78,22 @@ class SubjectRules:
     def __init__(self, allow: Sequence[str] | None = None, deny: Sequence[str] = ()) -> None:
         self.allowed = allow
         self.denied = deny
-        self._allow = None if allow is None else [_entry(text) for text in allow]
-        self._deny = [_entry(text) for text in deny]
+        self._effort = effort = Effort()
+        self._allow = None if allow is None else _PermissionEntries(allow, effort)
+        self._deny = _PermissionEntries(deny, effort)
         self._decisions: dict[tuple[bytes, bytes], bool] = {}
         self._further: dict[tuple[bytes, bytes], bool] = {}
 
     @property
     def is_open(self) -> bool:
         """Return whether nothing is restricted."""
-        return self._allow is None and not self._deny
+        return self._allow is None and not self.denied
+
+    @property
+    def looked_at(self) -> int:
+        """Return how many places in trees, and patterns of more than a few, decisions have taken so
+        far."""
+        return self._effort.looked_at
 
     def permits(self, subject: bytes, queue: bytes = b"") -> bool:
         """Decide about a subject or a subscription pattern."""
@@ -54,18 +106,15 @@ class SubjectRules:
         return decision
 
     def _decide(self, subject: bytes, queue: bytes) -> bool:
-        return self._allows(subject, queue) and not any(
-            matches(denied, subject) for denied in _about(self._deny, queue)
-        )
+        return self._allows(subject, queue) and not self._deny.match(subject, queue)
 
     def _allows(self, subject: bytes, queue: bytes) -> bool:
-        if self._allow is None:
+        allow = self._allow
+        if allow is None:
             return True
-        groups = [group for pattern, group in self._allow if matches(pattern, subject)]
-        named = [group for group in groups if group]
-        if queue and named:
-            return any(_is_in_group(queue, group) for group in named)
-        return len(named) < len(groups)
+        if queue and allow.of_groups is not None and allow.of_groups.matches(subject):
+            return any(each.matches(subject) for each in allow.of_queue(queue))
+        return allow.of_everybody.matches(subject)
 
     def reaches_further(self, pattern: bytes, queue: bytes = b"") -> bool:
         """Return whether a permitted subscription reaches subjects that it must not be sent."""
@@ -75,28 +124,20 @@ class SubjectRules:
             if len(self._further) >= _DECISIONS_MAX:
                 self._further.clear()
             further = self._further[key] = not is_literal(pattern) and (
-                any(overlaps(pattern, denied) for denied in _about(self._deny, queue))
-                or not any(is_subset(pattern, allowed) for allowed in self._open_to(queue))
+                any(each.overlaps(pattern) for each in self._deny.about(queue))
+                or not self._includes(pattern, queue)
             )
         return further
 
+    def _includes(self, pattern: bytes, queue: bytes) -> bool:
+        allow = self._allow
+        return allow is None or any(each.includes(pattern) for each in allow.about(queue))
+
     def delivers(self, subject: bytes, queue: bytes = b"") -> bool:
         """Return whether a message may be sent to a permitted subscription."""
-        return not any(matches(denied, subject) for denied in _about(self._deny, queue)) and any(
-            matches(allowed, subject) for allowed in self._open_to(queue)
-        )
-
-    def _open_to(self, queue: bytes) -> list[bytes]:
-        return [_EVERYTHING] if self._allow is None else _about(self._allow, queue)
-
-
-def _about(entries: Sequence[tuple[bytes, bytes]], queue: bytes) -> list[bytes]:
-    """Return the patterns that are about every subscription, or about one with this queue."""
-    return [pattern for pattern, group in entries if not group or _is_in_group(queue, group)]
-
-
-def _is_in_group(queue: bytes, group: bytes) -> bool:
-    return queue == group or (bool(queue) and not is_literal(group) and is_subset(queue, group))
+        if self._deny.match(subject, queue):
+            return False
+        return self._allow is None or self._allow.match(subject, queue)
 
 
 def _entry(text: str) -> tuple[bytes, bytes]:
