@@ -22,8 +22,11 @@ from jetstream_server.node.server_info import Introduced, server_info
 from jetstream_server.node.trace import Client
 from jetstream_server.node.trace_request import TraceRequest
 
-# A client that publishes a few bytes to thousands of subscribers is not told of all of them.
+# A client that publishes a few bytes to thousands of subscribers is not told of all of them, nor of
+# a thousand that have long names.
 EVENTS_MAX = 1000
+EVENT_LETTERS_MAX = 131_072  # of what events name, all together
+_GZIP_LEVEL = 1  # the best one takes twenty times as long
 
 NO_ECHO = "Not delivered because of no echo"
 _CLIENT = 0  # the kind of a connection
@@ -52,6 +55,7 @@ class MessageTrace:
         self.is_only = request.is_only
         self._ingress = self._event("in", _of_client(session))
         self._ingress |= {"acc": self._account.name, "subj": _text(subject)}
+        self._letters_left = EVENT_LETTERS_MAX
         self._events = [self._ingress]
 
     def __len__(self) -> int:
@@ -90,7 +94,7 @@ class MessageTrace:
 
     def delivered(self, session: Client, subscription: Subscription, error: str = "") -> None:
         """Note that a client gets it, or why not."""
-        if len(self._events) >= EVENTS_MAX:
+        if self._is_full:
             return
         event = _of_client(session)
         if session.account is not self._account:
@@ -134,8 +138,13 @@ class MessageTrace:
         return {"type": kind, "ts": self._at} | fields
 
     def _add(self, kind: str, fields: dict[str, Any]) -> None:
-        if len(self._events) < EVENTS_MAX:
+        if not self._is_full:
+            self._letters_left -= sum(len(each) for each in fields.values() if type(each) is str)
             self._events.append(self._event(kind, fields))
+
+    @property
+    def _is_full(self) -> bool:
+        return len(self._events) >= EVENTS_MAX or self._letters_left <= 0
 
 
 def _of_client(session: Client) -> dict[str, Any]:
@@ -151,7 +160,7 @@ def _text(raw: bytes) -> str:
 
 def _encoded(body: bytes, encoding: str) -> bytes:
     if encoding == "gzip":
-        return gzip.compress(body, mtime=0)
+        return gzip.compress(body, _GZIP_LEVEL, mtime=0)
     # Imported here: a server that nobody asks for traces starts sooner without it.
     import cramjam
 

@@ -29,6 +29,7 @@ from jetstream_server.core.workload import PART_OF_FRESH, UNITS_OF_TURN, Workloa
 from jetstream_server.jetstream.output import Frames, Handover, Released, Send
 from jetstream_server.node.accounts.account import Account
 from jetstream_server.node.accounts.account_links import AccountLinks
+from jetstream_server.node.accounts.account_shares import AccountShares
 from jetstream_server.node.auth.auth import GLOBAL_ACCOUNT, Gatekeeper, User
 from jetstream_server.node.auth.password_check import AtOnce, PasswordChecker
 from jetstream_server.node.closed_connection import ClosedConnection, ClosedConnections
@@ -162,6 +163,9 @@ class Node:
         self._reviewed_left = REVIEWED_OF_TURN_MAX
         self._timers: DeadlineHeap[Session] = DeadlineHeap()
         self._account_timers: DeadlineHeap[Account] = DeadlineHeap()
+        self._shares = AccountShares(self.workload)
+        # What other accounts have left no time for, which comes first in the next turn.
+        self._late_accounts: dict[Account, None] = {}
 
     # -- sessions ----------------------------------------------------------------------------
 
@@ -328,6 +332,7 @@ class Node:
             if self._given_up:
                 self._forget_given_up()
         self._deliveries.begin(part=PART_OF_FRESH if is_short else 1)
+        self._shares.begin()
         self._run_sessions(now, is_short=is_short)
         if self.late.waiting:
             self._send_late(now)
@@ -376,7 +381,7 @@ class Node:
             while subscriptions and self._reviewed_left > 0:
                 subscription = subscriptions.pop()
                 self._reviewed_left -= 1 + len(subscription.subject) // SUBJECT_BYTES_OF_OP
-                session.review(subscription)
+                self._reviewed_left -= session.review(subscription)
             if not subscriptions:
                 self._reviewed.popleft()
 
@@ -409,6 +414,11 @@ class Node:
         if self._account_timers.next_at <= now:
             for account in self._account_timers.pop_due(now):
                 account.stir()
+        if self._late_accounts:
+            stirred = self._late_accounts | self._stirred
+            self._late_accounts = {}
+            self._stirred.clear()
+            self._stirred.update(stirred)
         rounds = 0
         # One account may set off something in another that had its turn before.
         while self._stirred and rounds < _ROUNDS_MAX:
@@ -418,7 +428,10 @@ class Node:
 
     def _run_account(self, account: Account, now: int) -> None:
         self.workload.promises.made_for(None)
-        account.run(now)
+        if self._shares.are_spent:
+            self._late_accounts[account] = None
+        else:
+            self._shares.run(account, now)
         self.workload.promises.made_for(account.output)
         output, rounds = account.output, 0
         while output.sends and rounds < _ROUNDS_MAX:
@@ -438,7 +451,7 @@ class Node:
 
     def next_deadline(self) -> int | None:
         """Return when `run` has something to do although nothing arrives."""
-        if self._stirred or self._fed or self._strangers:
+        if self._stirred or self._late_accounts or self._fed or self._strangers:
             return 0
         if self._given_up or self._reviewed or self.late.waiting:
             return 0
@@ -584,6 +597,7 @@ class Node:
         for account in self.accounts.values():
             if account.catalog is not None:
                 account.catalog.stop(now)
+        self._shares.begin()
         self._run_accounts(now)
 
 

@@ -13,6 +13,7 @@ from functools import partial
 from random import Random
 from typing import Protocol
 
+from jetstream_server.base.limits import SUBJECT_BYTES_OF_OP
 from jetstream_server.core.answers import Answers
 from jetstream_server.core.subject import is_valid_literal
 from jetstream_server.core.subscription import Sender
@@ -25,7 +26,12 @@ from jetstream_server.node.rights import Rights
 from jetstream_server.node.server_info import Introduced
 from jetstream_server.node.stats import Traffic
 from jetstream_server.node.trace import Client
-from jetstream_server.node.trace_request import is_of_other_server, trace_request, without_trace
+from jetstream_server.node.trace_request import (
+    SHOWN_BYTES_MAX,
+    is_of_other_server,
+    trace_request,
+    without_trace,
+)
 from jetstream_server.node.traced_route import TracedRoute
 from jetstream_server.protocol import errors as faults
 from jetstream_server.protocol.errors import Fault
@@ -38,8 +44,13 @@ TRACE_EVENTS_OF_TURN_MAX = 100
 _REQUESTS = b"$JS."
 # How many are looked at one by one, which takes microseconds each.
 MESSAGES_OF_TURN_MAX = 1000
+# Of the rules that a message is held against, looked at in the time of one.
+PLACES_OF_MESSAGE = 16
 _MESSAGES_OF_MAPPED = 4  # of which each is looked for, made anew and routed on its own
 _MESSAGES_OF_TRACE_EVENT = MESSAGES_OF_TURN_MAX // TRACE_EVENTS_OF_TURN_MAX
+# Of headers: what is shown of them takes as long as an event, and what is only searched.
+_SHOWN_BYTES_OF_EVENT = 256
+_SEARCHED_BYTES_OF_EVENT = 65_536
 
 
 class PublishingClient(Sender, Client, Protocol):
@@ -201,17 +212,27 @@ class Publishing:
         unseen, decided = start + self._admitted, self._decided
         self._admitted, self._decided = 0, None
         told, refused = start + self._told, {start + each for each in self._refused}
+        looked_at_max = self.looked_at + MESSAGES_OF_TURN_MAX
+        rights = self._rights
+        rules_looked_at = rights.looked_at
         for index in range(start, count):
             subject = mapped = run.subject(index)
             is_admitted = True
             if index == unseen and decided is not None:
                 is_admitted, mapped = decided
             elif index >= unseen:
-                self.looked_at += 1
+                if self.looked_at >= looked_at_max:  # some have taken longer than others
+                    count = index
+                    break
+                self.looked_at += 1 + len(subject) // SUBJECT_BYTES_OF_OP
                 if index < told:
                     is_admitted = index not in refused and self._still_admits(subject, now)
                 else:
                     is_admitted = self._admits(run, index, now)
+                more = rights.looked_at - rules_looked_at
+                if more >= PLACES_OF_MESSAGE:
+                    self.looked_at += more // PLACES_OF_MESSAGE
+                    rules_looked_at += more
                 if is_admitted and mappings is not None:
                     mapped = mappings.apply(subject)
                     self.looked_at += _MESSAGES_OF_MAPPED - 1
@@ -240,21 +261,24 @@ class Publishing:
         return routed
 
     def _publish_traced(self, run: PubRun, index: int, now: int) -> int:
-        """Publish one message that seems to ask for a trace; return how many events it had."""
+        """Publish one message that seems to ask for a trace; return how many events it had, or what
+        took as long."""
         subject, reply, headers = run.subject(index), run.reply(index), run.headers(index)
         publisher, server, account = self._publisher, self._server, self._account
         request = trace_request(headers, account.trace_terms, server.random)
+        searched = len(headers) // _SEARCHED_BYTES_OF_EVENT
         if request is None:
             self._publish_stretch(run, index, index + 1, now)
-            return 0
+            return searched
+        shown = searched + min(len(headers), SHOWN_BYTES_MAX) // _SHOWN_BYTES_OF_EVENT
         run = PubRun.single(subject, reply, headers, run.payload(index))
         if is_of_other_server(headers):
             run = PubRun.single(subject, reply, without_trace(headers), run.payload(0))
             self._publish_stretch(run, 0, 1, now)
-            return 1
+            return 1 + shown
         if request.is_asked_for and not self._rights.use_to_publish(request.subject, now):
             publisher.refuse(faults.publish_denied(request.subject))
-            return 1
+            return 1 + shown
         size = len(headers) + len(run.payload(0))
         trace = MessageTrace(publisher, request, subject, size, now)
         if fault := self._objection(run, 0, now):
@@ -266,9 +290,9 @@ class Publishing:
             arrived = partial(trace.send, server)
             route = TracedRoute(trace, publisher, system_account, self._answers, arrived)
             route.begin(account, run, publisher, now)
-            return len(trace)
+            return len(trace) + shown
         trace.send(server, now)
-        return len(trace)
+        return len(trace) + shown
 
     def _mapped(self, subject: bytes, trace: MessageTrace) -> bytes | None:
         """Return where a subject goes, None for nowhere."""

@@ -43,6 +43,10 @@ MEMBERS_OF_DELIVERY = 16  # passed over in the time of one
 DELIVERIES_OF_ONE_NOTED = 6  # made in the time of one that is traced
 # Members of a group, above which those that are the publisher's are left out first.
 _GROUP_MAX = 64
+# A message for which a member of a group is chosen; and so many may use as much time again as
+# there is for those that reach many.
+_DELIVERIES_OF_CHOICE = 3
+_CHOSEN_AT_ONCE = 50
 _REACHED_OF_SUBJECT = 16  # noted in the time that a new subject takes
 # Messages that nobody receives, and what it costs to tell of one.
 _UNANSWERED_AT_ONCE = 1000
@@ -63,10 +67,11 @@ class Targets:
         width: how many get each message.
         cost: how much that is, measured in deliveries; members that get none are passed over.
         is_within: somebody is among them who is within the server, as a stream is.
+        singly: what each message costs because somebody among them takes messages one by one.
         repeats: of very many, some are of the same client, one after the other in `plain`.
     """
 
-    __slots__ = ("cost", "is_within", "only", "plain", "queues", "repeats", "width")
+    __slots__ = ("cost", "is_within", "only", "plain", "queues", "repeats", "singly", "width")
 
     def __init__(self, match: Match) -> None:
         self.only = match.only
@@ -75,10 +80,16 @@ class Targets:
         self.width = len(self.plain) + len(self.queues)
         self.cost = self.width
         self.is_within = False
+        self.singly = 0
         for each in self.plain:
             self.cost += each.weight - 1
             if each.outlet is None:
                 self.is_within = True
+                if each.weight > 1:  # another account has it under another subject
+                    self.singly += each.weight
+        for group in self.queues:
+            if len(group) > 1 or (group[0].outlet is None and group[0].weight > 1):
+                self.singly += max(group[0].weight, _DELIVERIES_OF_CHOICE)
         if self.queues:
             self.cost += len(self.queues) + sum(map(len, self.queues)) // MEMBERS_OF_DELIVERY
             self.is_within = self.is_within or any(not group[0].outlet for group in self.queues)
@@ -171,6 +182,12 @@ class Router:
                 and self._targets(run.subject(cut)) is targets
             ):
                 cut, _ = subjects.segment(run.chunk, run.fields, cut, stop, routes, families)
+            if targets.singly and answers is not None and targets.cost <= COST_AT_ONCE_MAX:
+                if deliveries.left <= -deliveries.most:
+                    break
+                at_once = max(deliveries.left // targets.singly, _CHOSEN_AT_ONCE)
+                cut = min(cut, index + at_once)
+                deliveries.left -= targets.singly * (cut - index)
             if (only := targets.only) is not None:
                 if not self._deliver_to_one(only, run, index, cut, sender, now) and (
                     sender is not None
@@ -243,6 +260,20 @@ class Router:
     def has_time(self) -> bool:
         """Return whether the turn has time for messages that reach very many."""
         return self._deliveries.left > 0
+
+    def spend(self, cost: int) -> None:
+        """Note that a message has cost more than that it reaches one.
+
+        Args:
+            cost: in deliveries.
+        """
+        self._deliveries.left -= cost
+
+    @property
+    def has_time_for_few(self) -> bool:
+        """Return whether the turn has time for a message that is looked at for whom it reaches,
+        which may use as much again as those that reach very many."""
+        return self._deliveries.left > -self._deliveries.most
 
     def _messages_at_once(self, targets: Targets) -> int:
         """Return how many messages there is time for; where there is time for less than a few, as

@@ -4,6 +4,8 @@ An export says how many of its requests are timed, in percent, or that headers o
 tracing decide; the metric then tells those headers. One metric is sent for each timed request:
 about its answer (200), or why there was none. Statuses, fields and headers as probed with 2.15.1
 (schema `io.nats.server.metric.v1.service_latency`).
+
+A request is kept until it is answered, and so are its headers of tracing: a limited amount of them.
 """
 
 from __future__ import annotations
@@ -15,9 +17,12 @@ from typing import Any
 
 from jetstream_server.jetstream.wire.go_json import encode
 from jetstream_server.jetstream.wire.go_time import format_time
+from jetstream_server.node.sought_headers import line_end
 
 _TYPE = "io.nats.server.metric.v1.service_latency"
 _LINE = b"\r\n"
+# Of a request, in lines that belong to tracing; a line that is longer counts as empty.
+TRACING_BYTES_MAX = 4096
 
 # Statuses of requests without an answer.
 BAD_REQUEST = 400
@@ -31,12 +36,15 @@ _DESCRIPTIONS = {
     SERVICE_TIMEOUT: "Service Timeout",
 }
 
-_UBER = "Uber-Trace-Id"
-_B3_SAMPLED = "X-B3-Sampled"
-_B3_ID = "X-B3-Traceid"
-_B3 = "B3"
-_PARENT = "Traceparent"
-_B3_FAMILY = (_B3_ID, "X-B3-Parentspanid", "X-B3-Spanid", _B3_SAMPLED)
+# How lines begin, in small letters.
+_UBER = b"\r\nuber-trace-id:"
+_UBER_CONTEXT = b"\r\nuberctx-"
+_B3_SAMPLED = b"\r\nx-b3-sampled:"
+_B3_ID = b"\r\nx-b3-traceid:"
+_B3 = b"\r\nb3:"
+_PARENT = b"\r\ntraceparent:"
+_STATE = b"\r\ntracestate:"
+_B3_FAMILY = (_B3_ID, b"\r\nx-b3-parentspanid:", b"\r\nx-b3-spanid:", _B3_SAMPLED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,28 +142,28 @@ def traced(block: bytes) -> dict[str, list[str]] | None:
 
     They are those of Jaeger, of Zipkin (B3, in two forms) and of the W3C, looked for in this order.
     """
-    given = _headers(block)
-    if uber := _first(given, _UBER):
+    given = _Given(block)
+    if uber := given.first(_UBER):
         parts = uber.split(":")
         if len(parts) == 4 and _is_flagged(parts[3]):
-            return {k: v for k, v in given.items() if k == _UBER or k.startswith("Uberctx-")}
+            return given.of(_UBER, _UBER_CONTEXT)
         return None
-    if sampled := _first(given, _B3_SAMPLED):
-        return _of(given, _B3_FAMILY) if sampled == "1" else None
-    if _first(given, _B3_ID):  # left to whoever receives it
-        return _of(given, _B3_FAMILY)
-    if b3 := _first(given, _B3):
+    if sampled := given.first(_B3_SAMPLED):
+        return given.of(*_B3_FAMILY) if sampled == "1" else None
+    if given.first(_B3_ID):  # left to whoever receives it
+        return given.of(*_B3_FAMILY)
+    if b3 := given.first(_B3):
         parts = b3.split("-")
         is_denied = parts == ["0"] or parts[2:3] == ["0"]
-        return None if is_denied else _of(given, (_B3,))
-    if is_sampled(_first(given, _PARENT)):
-        return _of(given, (_PARENT, "Tracestate"))
+        return None if is_denied else given.of(_B3)
+    if is_sampled(given.first(_PARENT)):
+        return given.of(_PARENT, _STATE)
     return None
 
 
 def is_sampled(parent: str) -> bool:
     """Tell whether a `traceparent` of the W3C has its message followed."""
-    parts = parent.split("-")
+    parts = parent.split("-", 4)
     return len(parts) == 4 and len(parts[3]) == 2 and _is_flagged(parts[3])
 
 
@@ -167,20 +175,39 @@ def _is_flagged(text: str) -> bool:
         return False
 
 
-def _headers(block: bytes) -> dict[str, list[str]]:
-    """Return the headers under names as they are usually written."""
-    given: dict[str, list[str]] = {}
-    for line in block.split(_LINE)[1:]:
-        key, colon, value = line.decode(errors="replace").partition(":")
-        if colon:
-            name = "-".join([part.capitalize() for part in key.split("-")])
-            given.setdefault(name, []).append(value.strip())
-    return given
+class _Given:
+    """The headers of a request, whose keys may be written in any case."""
 
+    def __init__(self, block: bytes) -> None:
+        self._block = block
+        self._lowered = block.lower()
 
-def _first(given: dict[str, list[str]], name: str) -> str:
-    return given.get(name, [""])[0]
+    def first(self, beginning: bytes) -> str:
+        """Return the value of the first line that begins so, empty when there is none."""
+        at = self._lowered.find(beginning)
+        if at < 0:
+            return ""
+        stop = line_end(self._block, at)
+        if stop - at > TRACING_BYTES_MAX:
+            return ""
+        return self._block[at + len(beginning) : stop].decode(errors="replace").strip()
 
-
-def _of(given: dict[str, list[str]], names: tuple[str, ...]) -> dict[str, list[str]]:
-    return {name: given[name] for name in names if name in given}
+    def of(self, *beginnings: bytes) -> dict[str, list[str]]:
+        """Return the headers whose lines begin so, in this order, under names as they are usually
+        written."""
+        headers: dict[str, list[str]] = {}
+        left = TRACING_BYTES_MAX
+        for beginning in beginnings:
+            at = self._lowered.find(beginning)
+            while at >= 0:
+                stop = line_end(self._block, at)
+                left -= stop - at
+                if left < 0:
+                    return headers
+                line = self._block[at + len(_LINE) : stop].decode(errors="replace")
+                key, colon, value = line.partition(":")
+                if colon:
+                    name = "-".join([part.capitalize() for part in key.split("-")])
+                    headers.setdefault(name, []).append(value.strip())
+                at = self._lowered.find(beginning, stop)
+        return headers

@@ -19,9 +19,11 @@ from collections.abc import Callable, Iterable
 from random import Random
 from typing import Any, Protocol
 
+from jetstream_server.base.limits import SUBJECT_BYTES_OF_OP
 from jetstream_server.config.options import ServerOptions
 from jetstream_server.core.answers import Answers
 from jetstream_server.core.containment import Containment, Incident
+from jetstream_server.core.subject import is_literal
 from jetstream_server.core.subscription import Stretch, Subscription, ops_of
 from jetstream_server.core.workload import Workload
 from jetstream_server.jetstream.wire.go_time import format_time
@@ -29,6 +31,7 @@ from jetstream_server.kernels import frames
 from jetstream_server.node.accounts.account import Account
 from jetstream_server.node.auth.auth import Gatekeeper, User
 from jetstream_server.node.auth.password_check import PasswordChecker
+from jetstream_server.node.auth.permissions import SubjectRules
 from jetstream_server.node.auth.sign_in import SignIn
 from jetstream_server.node.client_subscriptions import ClientSubscriptions
 from jetstream_server.node.client_tls import ClientTls
@@ -62,6 +65,12 @@ _OPS_OF_CONNECT = 2
 BYTES_OF_READ_OP = 4096  # of messages, which are read in the time of another op
 _BYTES_OF_JOINED_OP = 32_768  # of a message that has come in pieces, which are put together
 _OPS_OF_SIGNATURE = 20
+# Messages that are looked at for a client, because it may not be sent all that it listens to.
+DELIVERIES_OF_FILTERED = 10
+# Of rules, looked at in the time of an op, a delivery, or a subscription that is looked at again.
+PLACES_OF_OP = 16
+_PLACES_OF_DELIVERY = 3
+_PLACES_OF_REVIEWED = 8
 
 
 class SessionNode(Protocol):
@@ -426,14 +435,9 @@ class Session:
                 return
         run = stretch.run
         permissions = self._rights.permissions
-        if permissions is not None:
-            rules, queue = permissions.subscribe, subscription.queue
-            if self._unreviewed or rules.reaches_further(subscription.subject, queue):
-                indices = (
-                    at for at in range(start, stop) if rules.delivers(run.subject(at), queue)
-                )
-                self._deliver_one_by_one(stretch, indices)
-                return
+        if permissions is not None and (self._unreviewed or subscription.is_filtered):
+            self._deliver_filtered(stretch, range(start, stop), permissions.subscribe)
+            return
         data, content_bytes = frames.encode_messages(
             run.chunk, run.fields, start, stop, subscription.sid, self.headers
         )
@@ -461,21 +465,34 @@ class Session:
         """Tell whether it does not depend on the messages which ones a subscription is sent."""
         if subscription.max_messages:
             return False
-        permissions = self._rights.permissions
-        if permissions is None:
+        if self._rights.permissions is None:
             return True
-        return not self._unreviewed and not permissions.subscribe.reaches_further(
-            subscription.subject, subscription.queue
-        )
+        return not self._unreviewed and not subscription.is_filtered
 
-    def _deliver_one_by_one(self, stretch: Stretch, indices: Iterable[int]) -> None:
-        """Deliver some messages of a stretch, until the client has had enough of them."""
-        run, subscription = stretch.run, stretch.subscription
+    def _deliver_filtered(
+        self, stretch: Stretch, indices: Iterable[int], rules: SubjectRules
+    ) -> None:
+        """Deliver those messages of a stretch that the client may be sent, until it has had enough
+        of them; whoever has published them waits where there is no time for more."""
+        run, subscription, answers = stretch.run, stretch.subscription, stretch.answers
+        queue, router = subscription.queue, self.account.router
         for index in indices:
-            data, content_bytes = frames.encode_messages(
-                run.chunk, run.fields, index, index + 1, subscription.sid, self.headers
+            if answers is not None and not router.has_time_for_few:
+                answers.postpone(_Filtered(self, stretch, index))
+                answers.look_again()
+                return
+            subject, looked_at = run.subject(index), rules.looked_at
+            is_delivered = rules.delivers(subject, queue)
+            router.spend(
+                DELIVERIES_OF_FILTERED
+                + len(subject) // SUBJECT_BYTES_OF_OP
+                + (rules.looked_at - looked_at) // _PLACES_OF_DELIVERY
             )
-            self.deliver_frames(subscription, data, 1, stretch.now, content_bytes)
+            if is_delivered:
+                data, content_bytes = frames.encode_messages(
+                    run.chunk, run.fields, index, index + 1, subscription.sid, self.headers
+                )
+                self.deliver_frames(subscription, data, 1, stretch.now, content_bytes)
 
     def deliver_frames(
         self,
@@ -614,6 +631,8 @@ class Session:
         self._pings.connected(self._now, node.options.ping_interval_ns)
         node.deadline_changed(self)
         self._adopt()
+        for subscription in self._subscriptions:  # that it had before, as somebody else
+            subscription.is_filtered = not is_literal(subscription.subject)
         if not was_connected:
             node.connected(self, self._now)
         self.accept()
@@ -627,12 +646,22 @@ class Session:
             self._unreviewed += len(subscriptions)
             self._node.review(self, subscriptions)
 
-    def review(self, subscription: Subscription) -> None:
-        """End a subscription that the rights of now do not cover."""
+    def review(self, subscription: Subscription) -> int:
+        """End a subscription that the rights of now do not cover; return for how many more than one
+        it counts."""
         self._unreviewed -= 1
+        if self.closing:
+            return 0
+        subject, queue, rights = subscription.subject, subscription.queue, self._rights
+        looked_at = rights.looked_at
+        if rights.may_subscribe(subject, queue):
+            subscription.is_filtered = rights.reaches_further(subject, queue)
+        else:
+            self._end_uncovered(subscription)
+        return (rights.looked_at - looked_at) // _PLACES_OF_REVIEWED
+
+    def _end_uncovered(self, subscription: Subscription) -> None:
         subject, queue = subscription.subject, subscription.queue
-        if self.closing or self._rights.may_subscribe(subject, queue):
-            return
         if self._subscriptions.by_sid.get(subscription.sid) is subscription:
             self.refuse(faults.subscription_denied(subject, queue, subscription.sid))
             self._unsubscribe(subscription)
@@ -668,12 +697,19 @@ class Session:
         if self.left:
             return
         if op.sid not in self._subscriptions.by_sid:
-            tokens_max = self._node.options.max_subject_tokens
-            if fault := self._subscriptions.objection(op, self._rights, tokens_max):
+            rights, tokens_max = self._rights, self._node.options.max_subject_tokens
+            looked_at = rights.looked_at
+            fault = self._subscriptions.objection(op, rights, tokens_max)
+            is_filtered = fault is None and rights.reaches_further(op.subject, op.queue)
+            self._ops_more += (rights.looked_at - looked_at) // PLACES_OF_OP
+            if fault is not None:
+                self._ops_more += ops_of(op.subject, 0)
                 self.refuse(fault)
                 return
             told = self.account.sublist.told
-            self.account.subscribe(self._subscriptions.add(op, self))
+            subscription = self._subscriptions.add(op, self)
+            subscription.is_filtered = is_filtered
+            self.account.subscribe(subscription)
             self._ops_more += ops_of(op.subject, self.account.sublist.told - told)
         self.accept()
 
@@ -732,6 +768,23 @@ class Session:
         self._ops.clear()
         self.answers.forget()
         return self._subscriptions.close()
+
+
+class _Filtered:
+    """Messages on their way to a client that may not be sent all of them. Postponable: who
+    publishes them is not heard meanwhile."""
+
+    __slots__ = ("_start", "_stretch", "_to")
+
+    def __init__(self, to: Session, stretch: Stretch, start: int) -> None:
+        self._to = to
+        self._stretch = stretch
+        self._start = start
+
+    def receive(self, now: int) -> None:
+        """Deliver as many of them as a turn has time for."""
+        of = self._stretch
+        self._to.receive(Stretch(of.run, self._start, of.stop, of.subscription, of.sender, now))
 
 
 class _HeardLater:

@@ -3,19 +3,25 @@
 A client asks for it with `Nats-Trace-Dest`; an account may have a share of those messages traced
 that carry a sampled W3C `traceparent`. A message that asks for it with `Nats-Trace-Only` is neither
 stored nor delivered. Names, values and their order of importance as probed with 2.15.1.
+
+A trace shows the first of the message's headers, however many those are: to show a megabyte of
+lines would take a third of a second.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from random import Random
 
+from jetstream_server.base import limits
 from jetstream_server.jetstream.streams.messages.publish_headers import (
     extended,
     has_header,
     without,
 )
 from jetstream_server.node.service_latency import is_sampled
+from jetstream_server.node.sought_headers import first_headers, first_value
 
 DESTINATION = b"Nats-Trace-Dest"
 DISABLED = b"trace disabled"
@@ -24,8 +30,12 @@ _ORIGIN_ACCOUNT = b"Nats-Trace-Origin-Account"
 _ENCODING = b"Accept-Encoding"
 _PARENT = b"traceparent"
 _TRUE = (b"1", b"true", b"on")
-_LINE = b"\r\n"
 _HUNDRED = 100
+_IS_DISABLED = re.compile(rb"\r\n%b: *%b *(?:\r\n|\Z)" % (DESTINATION, DISABLED))
+# Of a block, whose lines a trace shows.
+SHOWN_BYTES_MAX = 16_384
+# Nobody can listen to longer ones.
+DESTINATION_BYTES_MAX = limits.CONTROL_LINE_BYTES_MAX
 
 Headers = dict[bytes, list[bytes]]
 
@@ -45,7 +55,7 @@ class TraceRequest:
 
     Attributes:
         subject: where the trace goes.
-        headers: all headers of the message.
+        headers: those of the message that the trace shows.
         is_only: whether the message is neither stored nor delivered.
         is_asked_for: the message itself asks for it, not its account.
         encoding: of the trace: `gzip`, `snappy`, or empty.
@@ -60,21 +70,21 @@ class TraceRequest:
 
 def trace_request(block: bytes, terms: TraceTerms | None, random: Random) -> TraceRequest | None:
     """Return what a header block asks for, None for nothing."""
-    headers = _headers(block)
-    subject, is_asked_for = b"", DESTINATION in headers
+    destination = first_value(block, DESTINATION)
+    subject, is_asked_for = destination or b"", destination is not None
     if is_asked_for:
-        subject = headers[DESTINATION][0]
-        if DISABLED in headers[DESTINATION]:
+        if _IS_DISABLED.search(block):
             return None
-    elif terms is not None and _is_sampled(headers):
+    elif terms is not None and _is_sampled(block):
         if terms.percent < _HUNDRED and random.randrange(_HUNDRED) >= terms.percent:
             return None
         subject = terms.subject
-    if not subject:
+    if not subject or len(subject) > DESTINATION_BYTES_MAX:
         return None
-    is_only = is_asked_for and headers.get(_ONLY, [b""])[0].lower() in _TRUE
-    encodings = headers.get(_ENCODING, [b""])[0].decode(errors="replace").lower()
-    return TraceRequest(subject, headers, is_only, is_asked_for, _encoding(encodings))
+    is_only = is_asked_for and (first_value(block, _ONLY) or b"").lower() in _TRUE
+    encoding = _encoding((first_value(block, _ENCODING) or b"").lower())
+    shown = first_headers(block, SHOWN_BYTES_MAX)
+    return TraceRequest(subject, shown, is_only, is_asked_for, encoding)
 
 
 def is_of_other_server(block: bytes) -> bool:
@@ -92,21 +102,12 @@ def with_destination(block: bytes, subject: bytes) -> bytes:
     return extended(without(block, DESTINATION), b"%b: %b\r\n" % (DESTINATION, subject))
 
 
-def _headers(block: bytes) -> Headers:
-    headers: Headers = {}
-    for line in block.split(_LINE)[1:]:
-        key, colon, value = line.partition(b":")
-        if colon and key:
-            headers.setdefault(key, []).append(value.strip(b" "))
-    return headers
-
-
-def _is_sampled(headers: Headers) -> bool:
-    parent = next((v[0] for key, v in headers.items() if key.lower() == _PARENT), b"")
+def _is_sampled(block: bytes) -> bool:
+    parent = first_value(block.lower(), _PARENT) or b""
     return is_sampled(parent.decode(errors="replace"))
 
 
-def _encoding(wanted: str) -> str:
-    if "snappy" in wanted or "s2" in wanted:
+def _encoding(wanted: bytes) -> str:
+    if b"snappy" in wanted or b"s2" in wanted:
         return "snappy"
-    return "gzip" if "gzip" in wanted else ""
+    return "gzip" if b"gzip" in wanted else ""

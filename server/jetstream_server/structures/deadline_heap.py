@@ -29,10 +29,12 @@ class DeadlineHeap(Generic[K]):
 
     Attributes:
         next_at: the earliest deadline, `NEVER` when there is none.
+        popped: how many keys were taken out so far because they were due.
     """
 
     def __init__(self, sooner: Callable[[], None] | None = None) -> None:
         self.next_at = NEVER
+        self.popped = 0
         self._sooner = sooner
         # Deadline, order of scheduling, key: the order keeps keys from being compared.
         self._entries: dict[K, tuple[int, int, K]] = {}
@@ -91,6 +93,7 @@ class DeadlineHeap(Generic[K]):
             if self._is_live(entry):
                 del self._entries[entry[2]]
                 due.append(entry[2])
+        self.popped += len(due)
         self._advance()
         return due
 

@@ -125,6 +125,21 @@ def test_of_what_is_looked_at_there_is_so_much_in_a_turn(
     assert bench.publishing.publish(left, 0) is None and bench.traffic.in_msgs == 3
 
 
+def test_of_what_is_held_against_very_many_rules_there_is_less_in_a_turn(bench: Bench) -> None:
+    denied = [f"d.{'*.' * (n % 12)}{n}.x" for n in range(1000)]
+    bench.adopt(user=User(permissions=PermissionRules(SubjectRules(None, denied), SubjectRules())))
+    subjects = [b"d.%b%d.y" % (b"z." * 12, n) for n in range(900)]
+    left: PubRun | None = PubRun.of([(subject, b"", b"", b"") for subject in subjects])
+    shares = []
+    while left is not None:
+        bench.publishing.looked_at = 0
+        left = bench.publishing.publish(left, 0)
+        shares.append(bench.publishing.looked_at)
+    assert [each for subjects in bench.heard.got for each in subjects] == subjects
+    assert len(shares) > 1
+    assert max(shares) < 1.2 * publishing.MESSAGES_OF_TURN_MAX
+
+
 def test_of_what_is_mapped_there_is_less_in_a_turn(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:

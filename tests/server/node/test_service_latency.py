@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from random import Random
 
 import pytest
 from jetstream_server.base.clock import SECOND
 from jetstream_server.node.service_latency import (
     BAD_REQUEST,
+    TRACING_BYTES_MAX,
     LatencyTerms,
     TimedRequest,
     timed,
     traced,
 )
+
+from tests.traced_lines import lines_of
 
 NOW = 1_700_000_000 * SECOND
 CLIENT = {"acc": "B", "rtt": 20}
@@ -91,3 +95,31 @@ def test_headers_decide_where_they_are_to():
 def test_headers_of_tracing(lines, names):
     found = traced(block(*lines))
     assert (None if found is None else list(found)) == names
+
+
+def test_few_of_very_many_headers_of_tracing_are_kept():
+    """A megabyte of lines took 0.16 s; a request keeps its headers until it is answered."""
+    given = block(
+        *[b"x%x:" % n for n in range(5000)],
+        b"Uber-Trace-Id: a:b:c:1",
+        *[b"uberctx-%04d: v" % n for n in range(1000)],
+    )
+    found = traced(given)
+    assert found is not None and found["Uber-Trace-Id"] == ["a:b:c:1"]
+    assert list(found)[1:] == [f"Uberctx-{n:04}" for n in range(len(found) - 1)]
+    assert 100 < len(found) < TRACING_BYTES_MAX // 15
+    again = traced(block(b"b3: d", *[b"B3:"] * 5000))
+    assert again is not None and len(again["B3"]) < TRACING_BYTES_MAX // 3
+    no_values = block(b"Uber-Trace-Id: a:b:c:1", *[b"uberctx-"] * 5000)
+    for each in (given, no_values):
+        assert lines_of(partial(traced, each)) < 20 * (TRACING_BYTES_MAX // 10)
+
+
+def test_a_line_that_is_too_long_counts_as_empty():
+    parent = b"traceparent: 00-%b-b-01"
+    assert traced(block(parent % (b"a" * 4000))) is not None
+    assert traced(block(parent % (b"a" * TRACING_BYTES_MAX))) is None
+
+
+def test_a_last_line_without_an_end():
+    assert traced(b"NATS/1.0\r\nb3: d") == {"B3": ["d"]}

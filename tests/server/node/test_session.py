@@ -8,11 +8,13 @@ from random import Random
 import pytest
 from jetstream_server.base.clock import MINUTE, SECOND
 from jetstream_server.config.options import MappingDestination, ServerOptions, SubjectMapping
+from jetstream_server.core.deliveries import DELIVERIES_OF_TURN_MAX
 from jetstream_server.node.accounts.subject_mappings import SubjectMappings
 from jetstream_server.node.auth.auth import Authenticator, User
 from jetstream_server.node.auth.expected_replies import ResponseRules
 from jetstream_server.node.auth.permissions import PermissionRules, SubjectRules
 from jetstream_server.node.node import Node
+from jetstream_server.node.session import DELIVERIES_OF_FILTERED, PLACES_OF_OP
 
 
 def test_the_first_bytes_are_an_info_line(node, make_client):
@@ -247,6 +249,87 @@ def test_permissions_bound_what_a_client_says_and_hears(make_node, make_client):
     ann.say(b"SUB in.* 2\r\n")
     root.say(b"PUB in.secret 0\r\n\r\nPUB in.open 0\r\n\r\n")
     assert ann.read() == b"MSG in.open 2 0\r\n\r\n"
+
+
+def restricted(make_node, make_client, rules):
+    """Return clients of a user to whom these rules apply, and of one to whom none do."""
+    permissions = PermissionRules(SubjectRules(), rules)
+    node = make_node([User(name="ann", password="pw", permissions=permissions), User(token="t")])
+    ann, root = make_client(node), make_client(node)
+    ann.connect(b'{"user":"ann","pass":"pw","verbose":false,"pedantic":false}')
+    root.connect(b'{"auth_token":"t","verbose":false,"pedantic":false}')
+    return ann, root
+
+
+def test_what_is_looked_at_for_who_listens_takes_turns(make_node, make_client):
+    ann, root = restricted(make_node, make_client, SubjectRules(deny=["in.secret"]))
+    other = make_client(ann.node)
+    other.connect(b'{"auth_token":"t","verbose":false,"pedantic":false}')
+    ann.say(b"SUB > 1\r\n")
+    count, most = 5000, 2 * DELIVERIES_OF_TURN_MAX // DELIVERIES_OF_FILTERED
+    messages = b"".join(
+        b"PUB in.%d 0\r\n\r\nPUB in.secret 0\r\n\r\n" % n for n in range(count // 2)
+    )
+    root.session.feed(messages + b"PING\r\n")
+    heard, answers, shares = [], b"", []
+    while b"PONG" not in answers:
+        pongs = other.say(b"PING\r\n")
+        assert pongs == b"PONG\r\n"
+        answers += root.read()
+        said = ann.read()
+        shares.append(said.count(b"MSG"))
+        heard += [line.split()[1] for line in said.split(b"\r\n") if line.startswith(b"MSG")]
+        assert len(shares) < 100
+    assert heard == [b"in.%d" % n for n in range(count // 2)]
+    assert max(shares) <= most // 2 and len(shares) >= count / most
+
+
+def test_what_waits_to_be_looked_at_is_not_sent_to_who_listens_no_more(make_node, make_client):
+    ann, root = restricted(make_node, make_client, SubjectRules(deny=["in.secret"]))
+    ann.say(b"SUB > 1\r\nSUB > 2\r\nUNSUB 2 3000\r\n")
+    root.say(b"".join(b"PUB in.%d 0\r\n\r\n" % n for n in range(5000)))
+    assert root.session.is_put_off
+    got = sids(ann.read()) + sids(ann.say(b"UNSUB 1\r\n"))
+    while root.session.has_postponed:
+        got += sids(ann.say(b""))
+    assert 0 < got.count(b"1") < 5000 and got.count(b"2") == 3000
+    assert root.say(b"PING\r\n") == b"PONG\r\n"
+
+
+def test_subscriptions_held_against_very_many_rules_count_as_more(make_node, make_client):
+    denied = [f"d.{'*.' * (n % 12)}{n}.x" for n in range(1000)]
+    ann, _ = restricted(make_node, make_client, SubjectRules(deny=denied))
+    for n in range(4):
+        ann.say(b"SUB q.%d 1\r\n" % n)
+    session = ann.session
+    session.feed(b"".join(b"SUB d.%b%d.> %d\r\n" % (b"z." * 9, n, n + 9) for n in range(40)))
+    assert session.run(ann.now, 10_000) > 40 + 40 * 20 // PLACES_OF_OP
+    assert session.subscription_count > 40
+
+
+def test_what_was_subscribed_to_before_signing_in_is_filtered_as_well(make_node, make_client):
+    node = make_node([])
+    ann, root = make_client(node), make_client(node)
+    ann.say(b"SUB in.> 1\r\nSUB in.secret 2\r\n")
+    root.connect()
+    permissions = PermissionRules(SubjectRules(), SubjectRules(deny=["in.secret"]))
+    ann.session._become(User(permissions=permissions))
+    ann.read()
+    root.say(b"PUB in.secret 0\r\n\r\nPUB in.open 0\r\n\r\n")
+    assert sids(ann.read()) == [b"2", b"1"]  # a single subject is not looked at
+
+
+@pytest.mark.parametrize(("first", "then"), [("in.secret", "out"), ("out", "in.secret")])
+def test_what_is_filtered_follows_new_rights(make_node, make_client, first, then):
+    ann, root = restricted(make_node, make_client, SubjectRules(deny=[first]))
+    ann.say(b"SUB in.* 1\r\n")
+    permissions = PermissionRules(SubjectRules(), SubjectRules(deny=[then]))
+    for rules, is_heard in ((None, first == "out"), (permissions, then == "out")):
+        if rules is not None:
+            ann.session.adopt(User(name="ann", password="pw", permissions=rules))
+        root.say(b"PUB in.secret 0\r\n\r\n")
+        assert sids(ann.read()) == ([b"1"] if is_heard else [])
+        assert [each.is_filtered for each in ann.session._subscriptions] == [not is_heard]
 
 
 def sids(output: bytes) -> list[bytes]:

@@ -6,12 +6,16 @@ from random import Random
 
 import pytest
 from jetstream_server.node.trace_request import (
+    DESTINATION_BYTES_MAX,
+    SHOWN_BYTES_MAX,
     TraceTerms,
     is_of_other_server,
     trace_request,
     with_destination,
     without_trace,
 )
+
+from tests.traced_lines import lines_of
 
 PARENT = b"traceparent: 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 TERMS = TraceTerms(b"sampled", 100)
@@ -79,3 +83,32 @@ def test_headers_that_ask_somebody_else():
     assert with_destination(block(b"A: 1"), b"x") == block(b"A: 1", b"Nats-Trace-Dest: x")
     assert is_of_other_server(block(b"Nats-Trace-Origin-Account: A"))
     assert not is_of_other_server(given)
+
+
+def test_any_destination_may_say_that_nothing_is_traced():
+    given = block(b"Nats-Trace-Dest: t", b"Nats-Trace-Dest:  trace disabled ")
+    assert trace_request(given, TERMS, Random(1)) is None
+    given = block(b"Nats-Trace-Dest: t", b"Nats-Trace-Dest: trace disabled, or not")
+    assert trace_request(given, TERMS, Random(1)) is not None
+
+
+def test_a_destination_that_nobody_can_listen_to():
+    def asked(size: int) -> bool:
+        given = block(b"Nats-Trace-Dest: " + b"t" * size)
+        return trace_request(given, None, Random(1)) is not None
+
+    assert asked(DESTINATION_BYTES_MAX) and not asked(DESTINATION_BYTES_MAX + 1)
+
+
+def test_very_many_headers_are_searched_and_the_first_are_shown():
+    """A megabyte of them took a third of a second."""
+    lines = [b"%x:" % n for n in range(20_000)]
+    given = block(*lines, b"Nats-Trace-Dest: t", b"Accept-Encoding: GZip")
+    asked = trace_request(given, None, Random(1))
+    assert asked is not None and (asked.subject, asked.encoding) == (b"t", "gzip")
+    assert SHOWN_BYTES_MAX // 10 < len(asked.headers) < SHOWN_BYTES_MAX // 4
+    assert list(asked.headers) == [b"%x" % n for n in range(len(asked.headers))]
+    assert lines_of(lambda: trace_request(given, None, Random(1))) < 6 * SHOWN_BYTES_MAX
+    parent = block(*lines, PARENT.upper())
+    assert trace_request(parent, TERMS, Random(1)) is not None
+    assert lines_of(lambda: trace_request(parent, None, Random(1))) < 30

@@ -108,3 +108,15 @@ def test_against_a_dictionary(steps: list[tuple[str, int, int]]) -> None:
         assert heap.next_deadline() == min(twin.values(), default=None)
         assert heap.next_at == min(twin.values(), default=NEVER)
         assert len(heap) == len(twin)
+
+
+def test_how_many_came_due_is_counted() -> None:
+    heap: DeadlineHeap[int] = DeadlineHeap()
+    for key in range(5):
+        heap.schedule(key, key)
+    heap.cancel(0)
+    heap.pop_due(10, 3)
+    assert heap.popped == 3
+    heap.pop_due(10)
+    heap.pop_due(10)
+    assert heap.popped == 4

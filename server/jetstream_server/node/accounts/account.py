@@ -128,6 +128,20 @@ class Account:
         if self.timers.next_at <= now:
             self._run_timers(now)
 
+    def ready_count(self) -> int:
+        """Return how many consumers are to deliver."""
+        if self.catalog is None:
+            return 0
+        context = self.catalog.context
+        context.notice_interest()
+        return len(context.ready)
+
+    @property
+    def timers_run(self) -> int:
+        """Return how many timers have come due so far, those of its streams included."""
+        of_streams = 0 if self.catalog is None else self.catalog.context.deadlines.popped
+        return of_streams + self.timers.popped
+
     def _run_timers(self, now: int) -> None:
         for due in self.timers.pop_due(now):
             try:

@@ -13,6 +13,9 @@ from jetstream_server.core.subscription import Sender, Stretch
 from jetstream_server.node.router import Router
 from jetstream_server.protocol.ops import PubRun
 
+# A message that is made anew for another account, in deliveries; a client says very many at once.
+DELIVERIES_OF_CROSSING = 8
+
 
 def has_to_wait(stretch: Stretch, index: int) -> bool:
     """Put off the messages of a stretch from an index on, if something waits that their client has
@@ -22,6 +25,12 @@ def has_to_wait(stretch: Stretch, index: int) -> bool:
         return False
     answers.postpone(stretch.postponed_from(index))
     return True
+
+
+def put_off(stretch: Stretch, index: int, answers: Answers) -> None:
+    """Put off the messages of a stretch from an index on until the next turn has time for them."""
+    answers.postpone(stretch.postponed_from(index))
+    answers.look_again()
 
 
 def cross(

@@ -9,7 +9,12 @@ from __future__ import annotations
 
 from jetstream_server.core.subscription import Stretch, Subscription
 from jetstream_server.node.accounts.account import Account
-from jetstream_server.node.accounts.crossing import cross, has_to_wait
+from jetstream_server.node.accounts.crossing import (
+    DELIVERIES_OF_CROSSING,
+    cross,
+    has_to_wait,
+    put_off,
+)
 from jetstream_server.protocol.ops import PubRun
 
 # Buckets of a domain are reached through its API prefix too.
@@ -35,11 +40,16 @@ class DomainMapping:
 
     def receive(self, stretch: Stretch) -> None:
         """Publish messages again under their mapped subjects, in the name of who sent them."""
+        router, answers = self._account.router, stretch.answers
         for index in stretch.indices:
             if has_to_wait(stretch, index):
                 return
+            if index > stretch.start and answers is not None and not router.has_time:
+                put_off(stretch, index, answers)
+                return
+            router.spend(DELIVERIES_OF_CROSSING)
             mapped = self.mapped(stretch.run, index)
-            cross(self._account.router, mapped, stretch.sender, stretch.now, stretch.answers)
+            cross(router, mapped, stretch.sender, stretch.now, answers)
 
     def mapped(self, run: PubRun, index: int) -> PubRun:
         """Return a message under its mapped subject."""

@@ -24,7 +24,12 @@ from jetstream_server.jetstream.streams.messages.publish_headers import (
 )
 from jetstream_server.jetstream.wire.go_json import encode
 from jetstream_server.node import service_latency
-from jetstream_server.node.accounts.crossing import cross, has_to_wait
+from jetstream_server.node.accounts.crossing import (
+    DELIVERIES_OF_CROSSING,
+    cross,
+    has_to_wait,
+    put_off,
+)
 from jetstream_server.node.accounts.service_replies import ACK_PREFIX, ResponseTerms
 from jetstream_server.node.trace_request import with_destination
 from jetstream_server.protocol.ops import PubRun
@@ -87,18 +92,26 @@ class ServiceImport:
         return subject if mappings is None else mappings.apply(subject)
 
     def receive(self, stretch: Stretch) -> None:
-        """Publish requests in the exporting account."""
+        """Publish requests in the exporting account, as many as the turn has time for."""
         if has_to_wait(stretch, stretch.start):
             return
+        router, answers = self.exporter.router, stretch.answers
         request, crossing = self.crossing(stretch)
-        cross(self.exporter.router, crossing, request, stretch.now, request.answers)
+        cross(router, crossing, request, stretch.now, answers)
+        reached = stretch.start + crossing.count
+        if answers is not None and reached < stretch.stop and not has_to_wait(stretch, reached):
+            put_off(stretch, reached, answers)
 
     def crossing(self, stretch: Stretch) -> tuple[ServiceRequest, PubRun]:
-        """Return requests as they are published in the exporting account, and in whose name."""
-        run, now = stretch.run, stretch.now
+        """Return requests as they are published in the exporting account, and in whose name: those
+        that the turn has time for, one at least."""
+        run, now, router = stretch.run, stretch.now, self.exporter.router
         request = ServiceRequest(self, run, stretch.start, stretch.sender, now)
-        messages = []
+        messages: list[tuple[bytes, bytes, bytes, bytes]] = []
         for index in stretch.indices:
+            if messages and stretch.answers is not None and not router.has_time:
+                break
+            router.spend(DELIVERIES_OF_CROSSING)
             reply, headers = run.reply(index), run.headers(index)
             if not reply.startswith(ACK_PREFIX):
                 reply = self._expected(reply, headers, request, now)

@@ -25,7 +25,12 @@ from jetstream_server.core.sublist import Match, Sublist
 from jetstream_server.core.subscription import Sender, Stretch, Subscription
 from jetstream_server.jetstream.output import Output
 from jetstream_server.node import service_latency
-from jetstream_server.node.accounts.crossing import cross, has_to_wait
+from jetstream_server.node.accounts.crossing import (
+    DELIVERIES_OF_CROSSING,
+    cross,
+    has_to_wait,
+    put_off,
+)
 from jetstream_server.node.router import Router
 from jetstream_server.node.service_latency import LatencyTerms, TimedRequest
 from jetstream_server.protocol.ops import PubRun
@@ -38,6 +43,8 @@ SINGLETON = "singleton"
 _NAME_CHARACTERS = 6
 # Requests that nobody answers are forgotten when their time is over, or when there are too many.
 _OPEN_MAX = 1 << 18
+# How many are reported in a turn because their time is over, which takes some 20 microseconds each.
+TIMEOUTS_OF_TURN_MAX = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,8 +150,8 @@ class ServiceReplies:
             self.timed.cancel(subject)
 
     def run(self, now: int) -> None:
-        """Report the timed requests whose time is over."""
-        for subject in self.timed.pop_due(now):
+        """Report timed requests whose time is over, some of them in a turn."""
+        for subject in self.timed.pop_due(now, TIMEOUTS_OF_TURN_MAX):
             expected = self._open.pop(subject, None)
             if expected is not None:
                 self.tell_failure(expected.timed, service_latency.SERVICE_TIMEOUT, now)
@@ -157,6 +164,11 @@ class ServiceReplies:
     def _tell(self, timed: TimedRequest, metric: bytes) -> None:
         self._account.output.publish_now(timed.subject, metric)
 
+    def _tell_timeout(self, subject: bytes, expected: _Expected, now: int) -> None:
+        """Report a request whose time is over, unless it has been reported."""
+        if subject in self.timed:
+            self.tell_failure(expected.timed, service_latency.SERVICE_TIMEOUT, now)
+
     def _forget_late(self, now: int) -> None:
         """Drop the oldest that are over; looking once for each new request keeps up."""
         for _ in range(2):
@@ -168,6 +180,8 @@ class ServiceReplies:
             if not is_over and len(self._open) < _OPEN_MAX:
                 return
             del self._open[subject]
+            if is_over:
+                self._tell_timeout(subject, expected, now)
             self.timed.cancel(subject)
             if expected.is_looked_at:
                 expected.is_looked_at = False
@@ -184,10 +198,15 @@ class ServiceReplies:
         return resolved(match, expected.reply)
 
     def receive(self, stretch: Stretch) -> None:
-        """Hand answers on to whoever asked."""
+        """Hand answers on to whoever asked, as many as the turn has time for."""
+        router, answers = self._account.router, stretch.answers
         for index in stretch.indices:
             if has_to_wait(stretch, index):
                 return
+            if index > stretch.start and answers is not None and not router.has_time:
+                put_off(stretch, index, answers)
+                return
+            router.spend(DELIVERIES_OF_CROSSING)
             self._answer(stretch.run, index, stretch.sender, stretch.now)
 
     def _answer(self, run: PubRun, index: int, sender: Sender | None, now: int) -> None:
@@ -203,6 +222,8 @@ class ServiceReplies:
         if is_late or terms.kind == SINGLETON or not (headers or payload):
             del self._open[subject]
         expected.touched_at = now
+        if is_late:
+            self._tell_timeout(subject, expected, now)
         self.timed.cancel(subject)
         if is_late:
             return

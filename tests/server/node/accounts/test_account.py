@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sys
+from types import SimpleNamespace
 
 import pytest
 from jetstream_server.node.accounts.account import ClientLimits
 from jetstream_server.node.auth.auth import User
+from jetstream_server.structures.deadline_heap import DeadlineHeap
 
 
 def test_messages_do_not_cross_accounts(make_node, make_client):
@@ -28,6 +30,9 @@ class Catalog:
     def __init__(self, deadline=None):
         self.turns = []
         self.deadline = deadline
+        self.context = SimpleNamespace(
+            ready={}, deadlines=DeadlineHeap(), notice_interest=lambda: None
+        )
 
     def run(self, now):
         self.turns.append(now)

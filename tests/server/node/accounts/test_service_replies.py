@@ -8,6 +8,7 @@ from random import Random
 import pytest
 from jetstream_server.base.clock import SECOND
 from jetstream_server.core.subscription import Stretch, Subscription
+from jetstream_server.node.accounts import service_replies
 from jetstream_server.node.accounts.account import Account
 from jetstream_server.node.accounts.service_replies import ResponseTerms
 from jetstream_server.node.service_latency import TimedRequest
@@ -179,3 +180,40 @@ def test_an_answer_to_nobody_is_told(accounts):
     a, b = accounts
     answer(a, timed(a, b), b"1", 5)
     assert [metric["description"] for metric in metrics(a)] == ["Request Timeout"]
+
+
+def test_what_is_due_together_is_told_in_turns_and_in_order(accounts, monkeypatch):
+    """200,000 were told of in one turn: 1.4 s."""
+    monkeypatch.setattr(service_replies, "TIMEOUTS_OF_TURN_MAX", 4)
+    a, b = accounts
+    for number in range(10):
+        timed(a, b, 10 * number + 6)
+    told = []
+    while a.next_deadline() is not None:
+        a.run(2 * SECOND)
+        told.append([metric["start"] for metric in metrics(a)])
+    assert [len(each) for each in told] == [4, 4, 2] and len(a.replies) == 0
+    starts = [start for each in told for start in each]
+    assert starts == sorted(starts) and len(set(starts)) == 10
+
+
+def test_what_is_due_and_waits_is_told_even_if_more_is_asked_or_answered(accounts):
+    a, b = accounts
+    inbox = Inbox(b, b"in")
+    forgotten, answered = timed(a, b), timed(a, b)
+    answer(a, answered, b"late", 2 * SECOND)
+    timed(a, b, 2 * SECOND)
+    assert [metric["status"] for metric in metrics(a)] == [504, 504] and inbox.got == []
+    answer(a, forgotten, b"late", 2 * SECOND)
+    a.replies.run(2 * SECOND)
+    assert metrics(a) == [] and len(a.replies) == 1
+
+
+def test_what_was_answered_in_time_is_not_told_as_late(accounts):
+    a, b = accounts
+    request = TimedRequest(b"told", {"acc": "B", "rtt": 5}, 0, None)
+    reply = a.replies.expect(b, b"in", MANY, 0, request)
+    Inbox(b, b"in")
+    answer(a, reply, b"1", 1)
+    answer(a, reply, b"2", 3 * SECOND)
+    assert [metric["status"] for metric in metrics(a)] == [200]

@@ -1,0 +1,61 @@
+"""How much of a turn all accounts of a node take together.
+
+Each account has a bound of its own for what its consumers deliver in a turn and for what its timers
+do. One message may wake the consumers of sixty accounts that import it, and timers of many may come
+due at once. So a turn lets accounts deliver until they have had enough together; the others come
+first in the next one. What they have to send is sent meanwhile.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from jetstream_server.base.limits import OUTBOX_LOW_BYTES
+from jetstream_server.core.workload import PART_OF_FRESH, Workload
+
+if TYPE_CHECKING:
+    from jetstream_server.node.accounts.account import Account
+
+# Consumers that deliver, of some 50 microseconds; the last account may take as much again.
+STEPS_OF_TURN_MAX = 150
+_STEPS_OF_TIMER = 2  # which may wake a consumer
+_TIMEOUTS_OF_STEP = 8  # requests reported because nobody has answered them
+DELIVERED_OF_TURN_MAX = 4 * OUTBOX_LOW_BYTES  # bytes
+
+
+class AccountShares:
+    """What accounts have taken of a turn.
+
+    Args:
+        workload: what the turn takes on besides.
+    """
+
+    def __init__(self, workload: Workload) -> None:
+        self._workload = workload
+        self.begin()
+
+    def begin(self) -> None:
+        """A turn begins."""
+        part = PART_OF_FRESH if self._workload.is_short else 1
+        self._steps_left = STEPS_OF_TURN_MAX // part
+        self._bytes_left = DELIVERED_OF_TURN_MAX // part
+        self._units_left = self._workload.timer_units
+
+    @property
+    def are_spent(self) -> bool:
+        """Return whether accounts have had enough of this turn."""
+        return self._steps_left <= 0 or self._bytes_left <= 0 or self._units_left <= 0
+
+    def run(self, account: Account, now: int) -> None:
+        """Let an account do what is due, and note how much that was."""
+        output, workload = account.output, self._workload
+        self._steps_left -= account.ready_count()
+        timers, timeouts = account.timers_run, account.replies.timed.popped
+        delivered_bytes, units = output.delivered_bytes, workload.used
+        account.run(now)
+        self._steps_left -= (
+            _STEPS_OF_TIMER * (account.timers_run - timers)
+            + (account.replies.timed.popped - timeouts) // _TIMEOUTS_OF_STEP
+        )
+        self._bytes_left -= output.delivered_bytes - delivered_bytes
+        self._units_left -= workload.used - units
