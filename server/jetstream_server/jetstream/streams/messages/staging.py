@@ -20,10 +20,19 @@ class Staging:
         subjects: how many on each subject.
         message_ids: their ids.
         totals: the values of counters after them, by subject.
+        counting_units: of work that it took to read and to add these.
         recent: the subjects of what others have published meanwhile.
     """
 
-    __slots__ = ("bytes", "count", "message_ids", "recent", "subjects", "totals")
+    __slots__ = (
+        "bytes",
+        "count",
+        "counting_units",
+        "message_ids",
+        "recent",
+        "subjects",
+        "totals",
+    )
 
     def __init__(self) -> None:
         self.count = 0
@@ -31,6 +40,7 @@ class Staging:
         self.subjects: dict[bytes, int] = {}
         self.message_ids: set[bytes] = set()
         self.totals: dict[bytes, Decimal] = {}
+        self.counting_units = 0.0
         self.recent = RecentSubjects()
 
     def add(self, subject: bytes, message_id: bytes, size: int) -> None:

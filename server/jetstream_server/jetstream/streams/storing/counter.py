@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from jetstream_server.jetstream.streams.messages.candidate import Candidate
 
 _BYTES_OF_UNIT = 4000  # of the workload: so many are read, or added up, in 0.1 ms
+# Of the counters of one batch, which are all read and added up in one turn.
+_UNITS_OF_BATCH_MAX = 300
 _INTEGER = re.compile(rb"[+-]?[0-9]+")
 # Decimal reads and writes digits in linear time, which `int` refuses to do for many of them.
 _EXACT = Context(prec=1_000_000, Emin=MIN_EMIN, Emax=MAX_EMAX)
@@ -68,12 +70,15 @@ def count(
         spend: told of the units of work that it takes to read what is stored, and to add.
 
     Raises:
-        ApiError: 10169 there is no increment; 10172 the stored total cannot be read.
+        ApiError: 10169 there is no increment; 10172 the stored total cannot be read; 10077 the
+            counters of a batch are too large for one turn.
     """
     increment = message.special.get(names.INCREMENT)
     if not increment:
         raise errors.MESSAGE_INCR_MISSING()
     subject = message.subject
+    if staging is not None:
+        spend = _spending_of(staging, spend)
     if staging is not None and subject in staging.totals:
         before = staging.totals[subject]
         sources = b""
@@ -87,6 +92,16 @@ def count(
     message.total = format(after, "f").encode()
     spend(len(message.total) / _BYTES_OF_UNIT)
     message.payload = b'{"val":"%b"}' % message.total
+
+
+def _spending_of(staging: Staging, spend: Spend) -> Spend:
+    def spend_on_it(units: float) -> None:
+        spend(units)
+        staging.counting_units += units
+        if staging.counting_units > _UNITS_OF_BATCH_MAX:
+            raise errors.STREAM_STORE_FAILED("the counters of the batch are too large")
+
+    return spend_on_it
 
 
 def convert_total(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -92,6 +93,30 @@ def test_increments_of_a_batch_add_up_and_count_when_it_is_committed(bench: Any)
     totals = [stream.store.load(sequence).payload for sequence in range(1, 6)]
     assert totals == [b'{"val":"%d"}' % total for total in (10, 11, 2, 15, 23)]
     assert add(bench, stream, 1)["val"] == "24"
+
+
+def test_counters_of_a_batch_that_are_too_large_for_one_turn(bench: Any) -> None:
+    """A batch is committed in one turn, and each of a thousand increments reads all of a total."""
+    stream = bench.stream(allow_msg_counter=True, allow_atomic=True)
+    add(bench, stream, "7" * 60_000)
+
+    workload = bench.context.workload
+    used = []
+
+    def commit(count: int) -> Any:
+        for at in range(1, count + 1):
+            ends = ["Nats-Batch-Commit: 1"] if at == count else []
+            lines = ["Nats-Incr: 1", "Nats-Batch-Id: b", f"Nats-Batch-Sequence: {at}", *ends]
+            before = workload.used
+            (answer,) = bench.publish_all(stream, [(b"s.a", b"", lines)])
+        used.append(workload.used - before)
+        return json.loads(answer)
+
+    assert commit(15)["seq"] == 16
+    refused = commit(1000)["error"]
+    assert refused["err_code"] == 10077 and "too large" in refused["description"]
+    assert used[-1] < 400 and stream.store.last_seq == 16
+    assert commit(15)["seq"] == 31
 
 
 @pytest.mark.parametrize("of", ["sources", "digits"])
