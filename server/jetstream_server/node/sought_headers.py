@@ -7,14 +7,15 @@ only a limited amount.
 
 from __future__ import annotations
 
+from jetstream_server.protocol import headers as header_block
+
 _LINE = b"\r\n"
 
 
 def first_value(block: bytes, key: bytes) -> bytes | None:
     """Return the value of the first header with exactly this key, None when there is none."""
-    line = b"\r\n%b:" % key
-    at = block.find(line)
-    return None if at < 0 else block[at + len(line) : line_end(block, at)].strip(b" ")
+    value = header_block.get(block, key)
+    return None if value is None else value.rstrip(b" ")
 
 
 def line_end(block: bytes, at: int) -> int:
