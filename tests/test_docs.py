@@ -5,6 +5,11 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from jetstream_server.jetstream import open_batches
+from jetstream_server.jetstream.api import list_page
+from jetstream_server.jetstream.streams.schedules.schedule_timing import TIMING_BYTES_MAX
+from jetstream_server.kernels.record_format import SUBJECT_BYTES_MAX
+from jetstream_server.monitor.system_services import ANSWER_BYTES_MAX
 from pyspark.sql.types import BinaryType, StructField, StructType
 
 import jetstream_spark
@@ -143,3 +148,17 @@ def test_options_of_the_server_are_documented_and_work():
     assert len(fields) > 25
     named = set(re.findall(r"`(\w+)`", text))
     assert [names for names in fields.values() if not named.intersection(names)] == []
+
+
+def test_the_bounds_of_the_server_are_those_of_the_code():
+    text = (ROOT / "docs/server.md").read_text()
+    (section,) = re.findall(r"^### What is bounded$(.*?)^##", text, flags=re.M | re.S)
+    for told in (
+        f"`Nats-Schedule` has at most {TIMING_BYTES_MAX:,} bytes",
+        f"subject of a message has at most {SUBJECT_BYTES_MAX:,} bytes",
+        f"at most {open_batches.HELD_OF_STREAM_MAX_BYTES >> 20} MiB of a stream",
+        f"{open_batches.HELD_MAX_BYTES >> 30} GiB of the server",
+        f"after {list_page.PAGE_BYTES_MAX:,} bytes or {list_page.TEXTS_MAX:,} subjects",
+        f"`$SYS.REQ.>` has at most {ANSWER_BYTES_MAX >> 20} MiB",
+    ):
+        assert told in section, told

@@ -8,15 +8,25 @@ from pathlib import Path
 import pytest
 from jetstream_server.base import limits
 from jetstream_server.core import workload
+from jetstream_server.jetstream import open_batches
+from jetstream_server.jetstream.api import list_page
+from jetstream_server.jetstream.consumers import ack
+from jetstream_server.jetstream.streams import filter_index
+from jetstream_server.jetstream.streams.schedules import schedule, schedule_timing
+from jetstream_server.jetstream.streams.storing import counter
 from jetstream_server.jetstream.wire.go_duration import DURATION_NS_MAX
 from jetstream_server.net import (
+    client_connection,
+    deflating,
     descriptors,
     handshakes,
     password_threads,
+    pump,
     read_buffer,
     websocket_upgrade,
 )
 from jetstream_server.node import node, session_queue
+from jetstream_server.node.accounts import service_replies
 from jetstream_server.node.auth import expected_replies
 
 ROOT = Path(__file__).parents[1]
@@ -54,7 +64,12 @@ def test_there_are_rows():
         ("in a turn", session_queue.LITTLE_BYTES),
         ("as it comes", node.READ_OF_TURN_MAX),
         ("of clients that are gone", node.GIVEN_UP_OF_TURN_MAX),
+        ("is written at once", client_connection._PIECE_BYTES),
+        ("is written at once", pump.WRITTEN_BYTES_MAX),
+        ("is written at once", pump.WRITTEN_LATE_BYTES_MIN),
         ("waits for the disk", limits.UNFLUSHED_HIGH_BYTES),
+        ("waits for the disk", limits.UNFLUSHED_MUCH_BYTES),
+        ("waits for the disk", limits.UNFLUSHED_SHARE_BYTES),
         ("Passwords", password_threads.WAITING_MAX),
         ("Passwords", password_threads.WAITING_OF_ADDRESS_MAX),
         ("Passwords", password_threads._THREADS_MAX),
@@ -63,6 +78,20 @@ def test_there_are_rows():
         ("File descriptors", descriptors.RESERVED_MAX),
         ("may still answer", expected_replies._OPEN_MAX),
         ("A pause", DURATION_NS_MAX),
+        ("A page of a list", list_page.PAGE_BYTES_MAX),
+        ("A page of a list", list_page.TEXTS_MAX),
+        ("`Nats-Schedule`", schedule_timing.TIMING_BYTES_MAX),
+        ("that come up in a turn", schedule.FIRED_BYTES_AT_ONCE),
+        ("open atomic batches", open_batches.HELD_OF_STREAM_MAX_BYTES),
+        ("open atomic batches", open_batches.HELD_MAX_BYTES),
+        ("open atomic batches", open_batches.MESSAGE_OVERHEAD_BYTES),
+        ("increments of counters", workload.UNITS_OF_TURN * counter._BYTES_OF_UNIT),
+        ("one atomic batch", counter._UNITS_OF_BATCH_MAX * counter._BYTES_OF_UNIT),
+        ("compressed for WebSocket", deflating.BYTES_OF_TURN),
+        ("Timed requests", service_replies.TIMEOUTS_OF_TURN_MAX),
+        ("Filters of consumers", filter_index.NOTED_MAX),
+        ("Acks in a turn", workload.UNITS_OF_TURN * ack._ODD_OF_UNIT),
+        ("Acks in a turn", workload.UNITS_OF_TURN * ack._ASKED_OF_UNIT),
     ],
 )
 def test_the_numbers_are_those_of_the_code(what, number):
