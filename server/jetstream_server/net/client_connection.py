@@ -1,19 +1,22 @@
 """A client's socket: bytes in to the session, the session's output out.
 
-Back-pressure towards publishers is `intake.py`. Towards subscribers: the transport says when its
-buffer is full (`pause_writing`); until it has drained, the session's backlog counts what is in it;
-consumers stop delivering to the client at the high mark, and a client that keeps not reading is cut
-off at `max_pending`, or when it has taken nothing for as long as `write_deadline`. A closing
-connection waits no longer than that for its client to take what is left.
+Back-pressure towards publishers is `intake.py`. Towards subscribers: the transport is handed the
+outbox a piece at a time, and says when it can take no more (`pause_writing`); the rest stays in the
+outbox until it can. So what many clients have not read is not written to all their sockets at once
+when they read on. The session's backlog counts both; consumers stop delivering to the client at the
+high mark, and a client that keeps not reading is cut off at `max_pending`, or when it has taken
+nothing for as long as `write_deadline`. A closing connection waits no longer than that for its
+client to take what is left.
 """
 
 from __future__ import annotations
 
 import asyncio
+import sys
 from typing import cast
 
 from jetstream_server.base.clock import SECOND
-from jetstream_server.base.limits import OUTBOX_HIGH_BYTES, OUTBOX_LOW_BYTES
+from jetstream_server.base.limits import OUTBOX_LOW_BYTES
 from jetstream_server.core.containment import Incident
 from jetstream_server.net.listening import peer_of
 from jetstream_server.net.pump import Pump
@@ -23,6 +26,9 @@ from jetstream_server.node.session import Session
 from jetstream_server.protocol import errors as faults
 from jetstream_server.protocol.errors import Fault
 
+# Handed to the transport at once, and what it may hold of it when it is handed more.
+_PIECE_BYTES = 512 * 1024
+_HELD_BYTES_MAX = 256 * 1024
 # How long a closing connection may last where `write_deadline` is off.
 _CLOSING_NS_MAX = 10 * SECOND
 
@@ -37,12 +43,14 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._session: Session
         self._handed_over = 0  # bytes handed to the transport so far
         self._is_given_up = False
+        self._is_full = False  # the transport takes no more for now
+        self._is_behind = False  # the backlog was above the low mark, and is to fall below it
         self._stall: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Open a session; its INFO goes out in this turn."""
         self._transport = cast(asyncio.Transport, transport)
-        self._transport.set_write_buffer_limits(high=OUTBOX_LOW_BYTES)
+        self._transport.set_write_buffer_limits(high=_HELD_BYTES_MAX)
         host, port = peer_of(transport)
         now = self._pump.clock.now()
         self._session = self._pump.node.open_session(host, port, now, self._listener)
@@ -104,18 +112,22 @@ class ClientConnection(asyncio.BufferedProtocol):
         if not self._transport.is_closing():
             self._transport.resume_reading()
 
-    def write_output(self) -> None:
-        """Write the session's outbox; close afterwards if the session says so."""
+    def write_output(self) -> int:
+        """Write a piece of the session's outbox; close afterwards if the session says so.
+
+        Returns:
+            How many bytes that was.
+        """
         session, transport = self._session, self._transport
         outbox = session.outbox
+        written_bytes = 0
         if outbox.parts and not transport.is_closing():
-            was_high = outbox.backlog_bytes >= OUTBOX_HIGH_BYTES
-            self._write(session.take_output())
-            outbox.backlog_bytes = transport.get_write_buffer_size()
-            if was_high and outbox.backlog_bytes <= OUTBOX_LOW_BYTES:
-                # The socket took it all, so `resume_writing` will not come to say so.
-                self._pump.node.drained(session)
-                self._pump.wake()
+            self._is_behind = self._is_behind or outbox.backlog_bytes > OUTBOX_LOW_BYTES
+            if session.closing:
+                written_bytes = self._write_up_to(sys.maxsize)
+            elif not self._is_full:
+                written_bytes = self._write_up_to(_PIECE_BYTES)
+                self._go_on()
         if session.closing:
             if outbox or self._is_stuck():
                 transport.abort()
@@ -124,6 +136,27 @@ class ClientConnection(asyncio.BufferedProtocol):
                 self._close()
             # The socket may live on for a while; the client's share of a queue group must not.
             self._end_session(session.closing)
+        return written_bytes
+
+    def _write_up_to(self, bytes_max: int) -> int:
+        data = self._session.take_output(bytes_max)
+        self._write(data)
+        self._look_at_backlog()
+        return len(data)
+
+    def _look_at_backlog(self) -> None:
+        outbox = self._session.outbox
+        outbox.socket_holds(self._transport.get_write_buffer_size())
+        if self._is_behind and outbox.backlog_bytes <= OUTBOX_LOW_BYTES:
+            self._is_behind = False
+            self._pump.node.drained(self._session)
+            self._pump.wake()
+
+    def _go_on(self) -> None:
+        """Write the next piece in the next turn, if there is one and the transport takes it."""
+        if self._session.outbox.parts and not self._is_full:
+            self._pump.node.note_output(self._session)
+            self._pump.wake()
 
     def _write(self, data: bytes) -> None:
         self._send(data)
@@ -140,6 +173,8 @@ class ClientConnection(asyncio.BufferedProtocol):
         if self._transport.is_closing():
             return
         self._session.close("Server Shutdown")
+        if self._session.outbox.parts:
+            self._write_up_to(sys.maxsize)
         self._say_goodbye("Server Shutdown")
         self._close()
 
@@ -160,7 +195,8 @@ class ClientConnection(asyncio.BufferedProtocol):
         return self._session.closing.startswith("Slow Consumer")
 
     def pause_writing(self) -> None:
-        """Watch a client that reads more slowly than it is written to."""
+        """Write no more for now; watch whether the client reads at all."""
+        self._is_full = True
         if not self._transport.is_closing():
             self._watch(self._taken)
 
@@ -196,14 +232,13 @@ class ClientConnection(asyncio.BufferedProtocol):
             self._stall = None
 
     def resume_writing(self) -> None:
-        """Let consumers deliver to this client again."""
+        """Write on, and let consumers deliver to this client again."""
+        self._is_full = False
         if self._transport.is_closing():
             return
         self._stop_watching()
-        outbox = self._session.outbox
-        outbox.backlog_bytes = outbox.unsent_bytes + self._transport.get_write_buffer_size()
-        self._pump.node.drained(self._session)
-        self._pump.wake()
+        self._look_at_backlog()
+        self._go_on()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the session."""

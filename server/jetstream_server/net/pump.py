@@ -18,7 +18,6 @@ told of a write that is not there. Clients get no ack, as after a crash.
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Callable
 from typing import Protocol
 
@@ -45,8 +44,9 @@ WRITTEN_LATE_BYTES_MIN = 4096  # who is to be sent no more does not wait for tho
 class Connection(Protocol):
     """The socket of one session."""
 
-    def write_output(self) -> None:
-        """Write the session's outbox; close afterwards if the session says so."""
+    def write_output(self) -> int:
+        """Write a piece of the session's outbox, and tell how much; close afterwards if the session
+        says so."""
         ...
 
     def close(self) -> None:
@@ -245,20 +245,17 @@ class Pump:
 
     # -- sockets and timers ------------------------------------------------------------------
 
-    def _write(self, now: int, bytes_max: int = WRITTEN_BYTES_MAX) -> None:
-        left, late = bytes_max, dict[Session, None]()
+    def _write(self, now: int) -> None:
+        left, late = WRITTEN_BYTES_MAX, dict[Session, None]()
         for session in self.node.take_touched():
             connection = self.connections.get(session)
             if connection is None:
                 continue
-            unsent_bytes = session.outbox.unsent_bytes
-            # Whoever comes first may be sent more than that.
-            if unsent_bytes > max(left, WRITTEN_LATE_BYTES_MIN) and left < bytes_max:
+            if left <= 0 and session.outbox.unsent_bytes > WRITTEN_LATE_BYTES_MIN:
                 late[session] = None
                 continue
-            left -= unsent_bytes
             try:
-                connection.write_output()
+                left -= connection.write_output()
             except Exception as error:
                 self.node.containment.contain(error, now)
         if late:
@@ -306,7 +303,8 @@ class Pump:
                 self.node.release(self._waiting + self.node.take_held(), now)
         else:
             self.node.release(self._waiting + self.node.take_held(), now)
-        self._write(now, sys.maxsize)
+        while self.node.touched:
+            self._write(now)
         if self._timer is not None:
             self._timer.cancel()
         self._worker.stop()

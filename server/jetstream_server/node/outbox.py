@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import sys
+from collections import deque
+
 
 class Outbox:
     """Bytes for one client's socket.
 
     Attributes:
-        parts: what has not been taken out yet, in order.
-        backlog_bytes: how much the socket has not taken; whoever writes to it keeps this true.
+        parts: what has not been taken out yet, in order; each of whole protocol lines.
+        backlog_bytes: how much of what was put in has not left the socket, as far as is known.
     """
 
-    __slots__ = ("backlog_bytes", "parts")
+    __slots__ = ("_socket_bytes", "backlog_bytes", "parts")
 
     def __init__(self) -> None:
-        self.parts: list[bytes] = []
+        self.parts: deque[bytes] = deque()
         self.backlog_bytes = 0
+        self._socket_bytes = 0  # taken out, and not known to have left the socket
 
     def __len__(self) -> int:
         return len(self.parts)
@@ -23,7 +27,7 @@ class Outbox:
     @property
     def unsent_bytes(self) -> int:
         """Return how many bytes have not been taken out yet."""
-        return sum(map(len, self.parts))
+        return self.backlog_bytes - self._socket_bytes
 
     def put(self, data: bytes) -> int:
         """Append bytes; return the backlog then."""
@@ -31,13 +35,33 @@ class Outbox:
         self.backlog_bytes = backlog_bytes = self.backlog_bytes + len(data)
         return backlog_bytes
 
-    def take(self) -> bytes:
-        """Return all of it, and hold nothing any longer."""
+    def take(self, bytes_max: int = sys.maxsize) -> bytes:
+        """Take out so many bytes, or more, if that is in the middle of a part.
+
+        They count as held by the socket until `socket_holds` says otherwise.
+        """
         parts = self.parts
-        data = parts[0] if len(parts) == 1 else b"".join(parts)
-        parts.clear()
+        if len(parts) == 1:
+            data = parts.popleft()
+        elif self.unsent_bytes <= bytes_max:
+            data = b"".join(parts)
+            parts.clear()
+        else:
+            taken, taken_bytes = [], 0
+            while taken_bytes < bytes_max:
+                part = parts.popleft()
+                taken.append(part)
+                taken_bytes += len(part)
+            data = b"".join(taken)
+        self._socket_bytes += len(data)
         return data
 
+    def socket_holds(self, size: int) -> None:
+        """Note how many bytes the socket has not sent yet."""
+        self.backlog_bytes += size - self._socket_bytes
+        self._socket_bytes = size
+
     def drop(self) -> None:
-        """Send nothing of it."""
+        """Send nothing of it; it counts as backlog all the same."""
         self.parts.clear()
+        self._socket_bytes = self.backlog_bytes

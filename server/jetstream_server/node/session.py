@@ -230,9 +230,10 @@ class Session:
         self.unheard_bytes += len(data)
         node.note_input(self)
 
-    def take_output(self) -> bytes:
-        """Return everything unsent; the caller keeps `backlog_bytes` up to date from here."""
-        data = self.outbox.take()
+    def take_output(self, bytes_max: int = sys.maxsize) -> bytes:
+        """Return what is unsent, so many bytes or a little more; the caller tells the outbox what
+        becomes of them."""
+        data = self.outbox.take(bytes_max)
         if self._node.protocol_trace is not None:
             self._node.protocol_trace.left(self, data)
         return data
@@ -747,7 +748,7 @@ class Session:
         """
         self.left = reason
         self.outbox.drop()
-        self.outbox.backlog_bytes = 0
+        self.outbox.socket_holds(0)
         self._node.note_input(self)
         return self._subscriptions.close()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
+import pytest
 from jetstream_server.base.clock import MILLISECOND, MINUTE
 from jetstream_server.base.limits import OUTBOX_LOW_BYTES
 
@@ -78,10 +79,10 @@ def test_a_client_that_takes_its_time_stays(running, on_loop):
             await served.connect()
             ((session, connection),) = served.pump.connections.items()
             before = connection._taken
-            connection.pause_writing()
             connection.write_output()
             session.send(b"PING\r\n")
             connection.write_output()
+            connection.pause_writing()
             connection._check_progress(before)  # it has taken a little since
             assert not session.closing
             connection._check_progress(connection._taken)
@@ -120,7 +121,7 @@ def test_the_backlog_falls_when_the_client_reads_again(running, until, on_loop):
 
 
 def test_much_that_the_socket_takes_at_once_is_said_to_have_drained(running, on_loop, monkeypatch):
-    monkeypatch.setattr("jetstream_server.net.client_connection.OUTBOX_HIGH_BYTES", 8000)
+    monkeypatch.setattr("jetstream_server.net.client_connection.OUTBOX_LOW_BYTES", 8000)
 
     async def main():
         async with running() as served:
@@ -135,6 +136,54 @@ def test_much_that_the_socket_takes_at_once_is_said_to_have_drained(running, on_
             connection.write_output()
             assert drained == [session]
             assert await reader.readexactly(6 * 2100) == b"PING\r\n" * 2100
+
+    on_loop(main())
+
+
+def test_it_is_written_to_in_pieces_and_all_of_it_in_order(running, until, on_loop):
+    async def main():
+        async with running(max_pending=64 << 20) as served:
+            reader, writer = await served.connect()
+            ((session, connection),) = served.pump.connections.items()
+            writer.transport.pause_reading()
+            expected = [b"%03d\r\n" % number * 20_000 for number in range(300)]
+            for part in expected:
+                session.send(part)
+            unsent = session.outbox.unsent_bytes
+            assert 0 < connection.write_output() < unsent / 10
+            await until(lambda: connection._is_full)
+            assert connection._transport.get_write_buffer_size() < unsent / 10
+            assert not served.node.touched, "nobody looks again and again at one who does not read"
+            assert connection.write_output() == 0
+            writer.transport.resume_reading()
+            assert await reader.readexactly(unsent) == b"".join(expected)
+            await until(lambda: session.backlog_bytes == 0)
+
+    on_loop(main())
+
+
+@pytest.mark.parametrize("ends", ["client", "server"])
+def test_what_is_left_when_it_ends_is_written(running, until, on_loop, ends):
+    async def main():
+        async with running(max_pending=64 << 20) as served:
+            reader, writer = await served.connect()
+            ((session, connection),) = served.pump.connections.items()
+            writer.transport.pause_reading()
+            for _ in range(300):  # more than the sockets hold
+                session.send(b"PING\r\n" * 15_000)
+            unsent = session.outbox.unsent_bytes
+            connection.write_output()
+            await until(lambda: connection._is_full)
+            if ends == "server":
+                connection.close()
+            else:
+                writer.write(b"NOPE\r\n")
+                await until(lambda: session.closing)
+            writer.transport.resume_reading()
+            said = await reader.read(-1)
+            assert said[:unsent] == b"PING\r\n" * 4_500_000
+            told = b"-ERR 'Unknown Protocol Operation'\r\n" if ends == "client" else b""
+            assert said[unsent:] == told
 
     on_loop(main())
 

@@ -12,7 +12,6 @@ from jetstream_server.base.limits import UNFLUSHED_LOW_BYTES
 from jetstream_server.core.promises import PROMISED_UNITS_MAX
 from jetstream_server.jetstream.catalog.catalog import Catalog
 from jetstream_server.jetstream.configs.stream_config import StreamConfig
-from jetstream_server.net.pump import WRITTEN_BYTES_MAX
 from jetstream_server.store.vault import MemoryVault
 
 from tests.node_context import node_context
@@ -284,44 +283,41 @@ def test_publishers_to_a_stream_in_memory_do_not_wait_for_the_disk(
 
 
 def test_what_is_written_to_many_takes_turns(running, until, on_loop, monkeypatch):
+    monkeypatch.setattr("jetstream_server.net.client_connection._PIECE_BYTES", 16_000)
+    monkeypatch.setattr("jetstream_server.net.pump.WRITTEN_BYTES_MAX", 32_000)
+
     async def main() -> None:
         async with running() as served:
             pump, shares, taken = served.pump, [], []
             write = pump._write
 
-            def counted(*given) -> None:
+            def counted(now: int) -> None:
                 taken.clear()
-                write(*given)
+                write(now)
                 if taken:
                     shares.append([*taken])
 
             monkeypatch.setattr(pump, "_write", counted)
-            readers = [(await served.connect()) for _ in range(5)]
+            clients = [await served.connect() for _ in range(5)]
             for session in served.node.sessions.values():
                 take = session.take_output
 
-                def take_output(take=take) -> bytes:
-                    data = take()
+                def take_output(bytes_max: int, take=take) -> bytes:
+                    data = take(bytes_max)
                     taken.append(len(data))
                     return data
 
                 session.take_output = take_output
-                is_little = session.cid == 5
-                size = 5 if is_little else WRITTEN_BYTES_MAX // (2 if session.cid > 1 else 1)
-                session.outbox.put(b"+OK\r\n" * (size // 5))
+                for _ in range(1 if session.cid == 5 else 16):
+                    session.outbox.put(b"+OK\r\n" * (1 if session.cid == 5 else 400))
                 served.node.note_output(session)
-            total = sum(session.outbox.unsent_bytes for session in served.node.sessions.values())
             pump.wake()
-            assert await readers[4][0].readexactly(5) == b"+OK\r\n"
-            for reader, _ in readers[:4]:
-                assert await reader.readexactly(WRITTEN_BYTES_MAX // 4)
-                await reader.read(1 << 25)
-            await until(lambda: sum(map(sum, shares)) == total)
-            half = WRITTEN_BYTES_MAX // 2 // 5 * 5
-            assert shares == [[WRITTEN_BYTES_MAX // 5 * 5, 5], [half, half], [half]]
+            for reader, _ in clients[:4]:
+                assert await reader.readexactly(32_000)
+            assert await clients[4][0].readexactly(5) == b"+OK\r\n"
+            pair = [16_000, 16_000]
+            assert shares == [[*pair, 5], pair, pair, pair]
             assert not served.node.touched
-            for _, writer in readers:
-                writer.transport.abort()
 
     on_loop(main())
 

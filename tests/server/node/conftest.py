@@ -44,7 +44,7 @@ class Client:
     def read(self) -> bytes:
         """Return what the server has written to this client, and take it off its backlog."""
         output = self.session.take_output() if self.session.outbox else b""
-        self.session.outbox.backlog_bytes = 0
+        self.session.outbox.socket_holds(0)
         self.session.answers.look_again()
         return output
 

@@ -107,11 +107,11 @@ def test_no_more_is_under_way_than_there_is_room_for(
     output = client.say(request(b"$JS.API.DIRECT.GET.F", b'{"seq":20}') * 50)
     assert output.count(b"HMSG") == 4, "the one that reaches the mark is the last"
     assert client.session.answers.postponed
-    client.session.outbox.backlog_bytes = 3000
+    client.session.outbox.socket_holds(3000)
     assert client.node.next_deadline() == 0
     client.node.run(client.now)
     assert not client.node.has_held, "what it has not taken leaves no room"
-    client.session.outbox.backlog_bytes = 0
+    client.session.outbox.socket_holds(0)
     client.node.drained(client.session)
     output += answered(client, b"")
     assert output.count(b"HMSG") == 50
