@@ -20,10 +20,13 @@ TURN_READ_BYTES = 512 * 1024
 # What it says in that is counted; a long subject to listen to counts more than once.
 SUBJECT_BYTES_OF_OP = 64
 
-# Publishers that are faster than the disk: once more than the high mark waits for it, they are not
-# read from until that is less than the low mark.
+# Publishers that are faster than the disk: once more than the first mark waits for it, those that
+# have sent more than so much of it are not read from, and above the high mark none that publishes,
+# until it is less than the low mark.
 UNFLUSHED_HIGH_BYTES = 32 * 1024 * 1024
+UNFLUSHED_MUCH_BYTES = 16 * 1024 * 1024
 UNFLUSHED_LOW_BYTES = 8 * 1024 * 1024
+UNFLUSHED_SHARE_BYTES = 64 * 1024
 
 # Stream limits of the genuine server: header block of a stored message, one stored record.
 HEADER_BYTES_MAX = 65535

@@ -5,9 +5,12 @@ the socket, where TCP slows the client down:
 
 - It has used up its share of the turn (`TURN_READ_BYTES`), or all together have sent more than a
   turn should have to do with (`read_buffer.py`). It goes on with the next turn.
-- It publishes while more than `UNFLUSHED_HIGH_BYTES` wait for the disk. It goes on when that is
-  less than `UNFLUSHED_LOW_BYTES`. Clients that only listen, acknowledge nothing and ask for
-  nothing are never held up by this.
+- It publishes faster than the disk writes: more than `UNFLUSHED_MUCH_BYTES` wait for the disk, and
+  it has sent more than `UNFLUSHED_SHARE_BYTES` since less than `UNFLUSHED_LOW_BYTES` did; or more
+  than `UNFLUSHED_HIGH_BYTES` wait, whatever it has sent of them. It goes on when less than
+  `UNFLUSHED_LOW_BYTES` wait. So who sends little does not wait for those that send much, as long as
+  these are held up in time; and clients that only listen, acknowledge nothing and ask for nothing
+  are never held up by this.
 - It asks for more than it takes (`core/answers.py`). It goes on once nothing is put off any more.
 
 A full disk is not a slow one: publishes are then refused, which needs no room, so everybody is read
@@ -22,6 +25,8 @@ from jetstream_server.base.limits import (
     TURN_READ_BYTES,
     UNFLUSHED_HIGH_BYTES,
     UNFLUSHED_LOW_BYTES,
+    UNFLUSHED_MUCH_BYTES,
+    UNFLUSHED_SHARE_BYTES,
 )
 
 
@@ -58,6 +63,8 @@ class Intake:
         self.read_bytes = 0
         # In this turn: the bytes read, and the messages published before it.
         self._read: dict[ReadableConnection, tuple[int, int]] = {}
+        # By who publishes, since the disk has had little to do.
+        self._sent_bytes: dict[ReadableConnection, int] = {}
         # A source is in one of these at most.
         self._resting: dict[ReadableConnection, None] = {}  # until the end of the turn
         self._held_up: dict[ReadableConnection, None] = {}  # until the disk has caught up
@@ -83,6 +90,7 @@ class Intake:
     def forget(self, source: ReadableConnection) -> None:
         """A connection is gone."""
         self._read.pop(source, None)
+        self._sent_bytes.pop(source, None)
         self._resting.pop(source, None)
         self._held_up.pop(source, None)
         self._asking.pop(source, None)
@@ -92,10 +100,8 @@ class Intake:
         for source in self._read:
             if source.has_postponed and source not in self._held_up:
                 self._move(source, self._asking)
-        if unflushed_bytes > UNFLUSHED_HIGH_BYTES:
-            for source, (_, published) in self._read.items():
-                if source.published != published:
-                    self._move(source, self._held_up)
+        if unflushed_bytes >= UNFLUSHED_LOW_BYTES:
+            self._hold_up(unflushed_bytes)
         self._read.clear()
         if self._asking:
             for source in [each for each in self._asking if not each.has_postponed]:
@@ -105,8 +111,19 @@ class Intake:
             resting, self._resting = self._resting, {}
             for source in resting:
                 source.resume_reading()
-        if self._held_up:
+        if self._held_up or self._sent_bytes:
             self.flushed(unflushed_bytes)
+
+    def _hold_up(self, unflushed_bytes: int) -> None:
+        """Count what publishers have sent in this turn, and hold up those that are too fast."""
+        sent_bytes = self._sent_bytes
+        for source, (size, published) in self._read.items():
+            if source.published == published:
+                continue
+            sent_bytes[source] = size = sent_bytes.get(source, 0) + size
+            bound = UNFLUSHED_MUCH_BYTES if size > UNFLUSHED_SHARE_BYTES else UNFLUSHED_HIGH_BYTES
+            if unflushed_bytes > bound:
+                self._move(source, self._held_up)
 
     def _move(self, source: ReadableConnection, reason: dict[ReadableConnection, None]) -> None:
         if not self._is_paused(source):
@@ -118,6 +135,7 @@ class Intake:
     def flushed(self, unflushed_bytes: int) -> None:
         """The disk has taken something: publishers go on if that is enough."""
         if unflushed_bytes < UNFLUSHED_LOW_BYTES:
+            self._sent_bytes.clear()
             held_up, self._held_up = self._held_up, {}
             for source in held_up:
                 source.resume_reading()

@@ -12,6 +12,8 @@ from jetstream_server.base.limits import (
     TURN_READ_BYTES,
     UNFLUSHED_HIGH_BYTES,
     UNFLUSHED_LOW_BYTES,
+    UNFLUSHED_MUCH_BYTES,
+    UNFLUSHED_SHARE_BYTES,
 )
 from jetstream_server.jetstream.api.dispatch import Api
 from jetstream_server.jetstream.catalog.catalog import Catalog
@@ -81,6 +83,40 @@ def test_publishers_wait_for_the_disk_and_nobody_else(intake: Intake) -> None:
     intake.flushed(UNFLUSHED_LOW_BYTES - 1)
     assert busy.is_read
     assert slow.is_read
+
+
+def test_who_sends_little_does_not_wait_for_who_sends_much(intake: Intake) -> None:
+    busy, little = Source(), Source()
+    publish(intake, busy, UNFLUSHED_SHARE_BYTES + 1)
+    publish(intake, little, UNFLUSHED_SHARE_BYTES)
+    intake.turned(UNFLUSHED_MUCH_BYTES)
+    assert busy.is_read and little.is_read
+    publish(intake, busy, 1)
+    intake.turned(UNFLUSHED_MUCH_BYTES + 1)
+    assert not busy.is_read, "what it sent before counts"
+    publish(intake, little, 1)
+    intake.turned(UNFLUSHED_MUCH_BYTES + 1)
+    assert not little.is_read, "it has sent more than its share by now"
+    intake.flushed(UNFLUSHED_LOW_BYTES - 1)
+    assert busy.is_read and little.is_read
+    publish(intake, busy, 1)
+    intake.turned(UNFLUSHED_HIGH_BYTES)
+    assert busy.is_read, "what was sent before the disk had little to do does not count"
+    publish(intake, busy, 1)
+    intake.turned(UNFLUSHED_HIGH_BYTES + 1)
+    assert not busy.is_read, "here nobody is let through"
+
+
+def test_what_is_counted_is_forgotten_without_anybody_held_up(intake: Intake) -> None:
+    source = Source()
+    publish(intake, source, UNFLUSHED_SHARE_BYTES)
+    intake.turned(UNFLUSHED_LOW_BYTES)
+    intake.turned(UNFLUSHED_LOW_BYTES - 1)
+    publish(intake, source, 1)
+    intake.turned(UNFLUSHED_MUCH_BYTES + 1)
+    assert source.is_read
+    intake.forget(source)
+    assert not intake._sent_bytes
 
 
 def test_both_reasons_at_once(intake: Intake) -> None:
@@ -333,7 +369,8 @@ def test_a_quiet_publisher_beside_a_flood_waits_for_two_bounded_flushes(
     """The disk takes one flush while the flooding client could fill four: what is queued stays
     bounded, and an ack of the other client takes the flush under way and its own, never more."""
     high = 4 * TURN_READ_BYTES
-    monkeypatch.setattr(intake_module, "UNFLUSHED_HIGH_BYTES", high)
+    monkeypatch.setattr(intake_module, "UNFLUSHED_HIGH_BYTES", 2 * high)
+    monkeypatch.setattr(intake_module, "UNFLUSHED_MUCH_BYTES", high)
     monkeypatch.setattr(intake_module, "UNFLUSHED_LOW_BYTES", high // 4)
 
     async def main():
@@ -352,6 +389,7 @@ def test_a_quiet_publisher_beside_a_flood_waits_for_two_bounded_flushes(
                     flood.readable()
                     served.pump._turn()
                     paused += flood.plug.is_paused
+                    assert not quiet.plug.is_paused
                     unflushed_max = max(unflushed_max, commit.unflushed_bytes)
                 worker.finish()
                 flushes += 1
