@@ -65,12 +65,21 @@ class JetStreamDataSource(DataSource):
         return "jetstream"
 
     def schema(self) -> str:
-        """The columns of a read when the user gives no schema."""
+        """The columns of a read when the user gives no schema, as DDL.
+
+        Raises:
+            OptionsError: the options are not those of a read.
+        """
         options = self._source_options()
         return schema_text(options.include_headers, columns_of(options))
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """A batch read."""
+        """A batch read.
+
+        Raises:
+            OptionsError: the options are not those of a read, or ask for what a batch cannot do.
+            SchemaError: the schema has columns that there are not.
+        """
         from jetstream_spark.source.batch_reader import (
             BatchReader,
             FilteredReader,
@@ -97,7 +106,9 @@ class JetStreamDataSource(DataSource):
         """A batch write.
 
         Raises:
-            OptionsError: the mode is `overwrite`; a stream can only be added to.
+            OptionsError: the mode is `overwrite`, as a stream can only be added to; or the options
+                are not those of a write.
+            SchemaError: the columns cannot be written.
         """
         from jetstream_spark.sink.writer import JetStreamWriter
 
@@ -114,7 +125,9 @@ class JetStreamDataSource(DataSource):
         """A streaming write; with the output mode `complete` every batch adds the whole result.
 
         Raises:
-            OptionsError: this version of Spark has no Arrow writers for streams.
+            OptionsError: this version of Spark has no Arrow writers for streams; or the options are
+                not those of a write.
+            SchemaError: the columns cannot be written.
         """
         from jetstream_spark.sink.writer import JetStreamStreamWriter
         from jetstream_spark.spark_api import HAS_STREAM_ARROW_WRITER, VERSION

@@ -41,11 +41,11 @@ class Collected(AccumulatorParam[list[Report]]):
     """Reports on their way: those of one task, one after the other."""
 
     def zero(self, value: list[Report]) -> list[Report]:
-        """None."""
+        """Return no reports: what a task begins with."""
         return []
 
     def addInPlace(self, value1: list[Report], value2: list[Report]) -> list[Report]:  # noqa: N802
-        """Some, and others."""
+        """Add the second reports to the first ones, and return these."""
         value1.extend(value2)
         return value1
 

@@ -35,7 +35,7 @@ class ParquetOrigin:
         self._folder = folder
 
     def plan(self) -> dict[str, Any]:
-        """See `Source`."""
+        """See `CopySource`."""
         files = []
         for path in sorted(self._folder.glob("*.parquet")):
             footer = _footer(path)
@@ -57,7 +57,7 @@ class ParquetOrigin:
         return {"files": files, "chunks": groups, "rows": rows}
 
     def read(self, plan: Mapping[str, Any], chunk: int) -> Iterator[pa.RecordBatch]:
-        """See `Source`."""
+        """See `CopySource`."""
         for name, groups, rows in plan["files"]:
             if chunk >= groups:
                 chunk -= groups
@@ -93,15 +93,15 @@ class ParquetDestination:
         self._disk = SyncedDisk()
 
     def kept_plan(self) -> str | None:
-        """See `Target`."""
+        """See `CopyTarget`."""
         path = self._folder / _PLAN
         return path.read_text(encoding="utf-8") if path.is_file() else None
 
     def check(self, begun: Mapping[str, Any]) -> None:
-        """See `Target`; each file speaks for itself."""
+        """See `CopyTarget`; each file speaks for itself."""
 
     def begin(self) -> dict[str, Any]:
-        """See `Target`."""
+        """See `CopyTarget`."""
         if self._folder.is_dir() and any(self._folder.iterdir()):
             raise CopyError(
                 f"'{self._folder}' is not empty, and no copy was begun there.",
@@ -110,19 +110,19 @@ class ParquetDestination:
         return {}
 
     def keep_plan(self, text: str) -> None:
-        """See `Target`."""
+        """See `CopyTarget`."""
         self._folder.mkdir(parents=True, exist_ok=True)
         self._disk.create(self._folder / _PLAN, text)
 
     def done(self) -> int:
-        """See `Target`."""
+        """See `CopyTarget`."""
         chunk = 0
         while self._path(chunk).is_file():
             chunk += 1
         return chunk
 
     def write(self, chunk: int, batches: Iterable[pa.RecordBatch]) -> int:
-        """See `Target`."""
+        """See `CopyTarget`."""
         temporary = self._folder / f".part-{chunk:08d}.{os.getpid()}.tmp"
         writer: pq.ParquetWriter | None = None
         rows = 0
@@ -150,5 +150,5 @@ class ParquetDestination:
         return self._folder / f"part-{chunk:08d}.parquet"
 
     def count(self, begun: Mapping[str, Any]) -> int | None:
-        """See `Target`."""
+        """See `CopyTarget`."""
         return sum(int(_footer(self._path(chunk)).num_rows) for chunk in range(self.done()))

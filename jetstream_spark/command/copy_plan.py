@@ -29,10 +29,23 @@ class CopySource(Protocol):
     """Where rows come from."""
 
     def plan(self) -> dict[str, Any]:
-        """What there is now, as JSON: `name`, `chunks`, and `rows` if they are known."""
+        """What there is now, as JSON: `chunks`, `rows` (None if they are not known), and whatever
+        else `read` needs to find it again.
+
+        Raises:
+            CopyError: there is nothing that can be copied.
+        """
 
     def read(self, plan: Mapping[str, Any], chunk: int) -> Iterator[pa.RecordBatch]:
-        """The rows of a chunk, the same each time."""
+        """The rows of a chunk, the same each time.
+
+        Args:
+            plan: what `plan` returned.
+            chunk: its number, from 0.
+
+        Raises:
+            CopyError: the source is not what it was.
+        """
 
 
 class CopyTarget(Protocol):
@@ -49,10 +62,18 @@ class CopyTarget(Protocol):
         """
 
     def begin(self) -> dict[str, Any]:
-        """The state of the target before the first row, as JSON."""
+        """The state of the target before the first row, as JSON.
+
+        Raises:
+            CopyError: nothing can be copied into it.
+        """
 
     def keep_plan(self, text: str) -> None:
-        """Remember a plan; on the disk when it returns."""
+        """Remember a plan; on the disk when it returns.
+
+        Raises:
+            CopyError: somebody else has begun a copy meanwhile.
+        """
 
     def done(self) -> int:
         """How many chunks are done, from the first on."""

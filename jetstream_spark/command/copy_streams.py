@@ -50,6 +50,10 @@ class StreamOrigin:
     Args:
         options: of a batch read of one stream.
         chunk_rows: sequences of a chunk.
+
+    Raises:
+        CopyError: the options name no stream, several, or something else.
+        OptionsError: they have mistakes.
     """
 
     def __init__(self, options: Mapping[str, str], chunk_rows: int) -> None:
@@ -61,7 +65,7 @@ class StreamOrigin:
         self._chunk_rows = chunk_rows
 
     def plan(self) -> dict[str, Any]:
-        """See `Source`."""
+        """See `CopySource`."""
         [name] = self._options.streams
         watch = StreamWatch(this_host(), self._options)
         start = run(watch.starting_offsets(EARLIEST))
@@ -80,7 +84,7 @@ class StreamOrigin:
         }
 
     def read(self, plan: Mapping[str, Any], chunk: int) -> Iterator[pa.RecordBatch]:
-        """See `Source`."""
+        """See `CopySource`."""
         start = int(plan["first"]) + chunk * int(plan["chunk_rows"])
         stop = min(int(plan["stop"]), start + int(plan["chunk_rows"]))
         sequences = SequenceRange(str(plan["stream"]), str(plan["created"]), start, stop)
@@ -95,6 +99,10 @@ class StreamDestination:
         options: of a write; `stream` among them.
         name: of the copy.
         renaming: a subject, or the beginning of one, and what to put in its place.
+
+    Raises:
+        CopyError: the options name no stream, or do without the ledger.
+        OptionsError: they have mistakes.
     """
 
     def __init__(
@@ -116,18 +124,18 @@ class StreamDestination:
         self._schema = utc_arrow_schema(_WRITTEN)
 
     def kept_plan(self) -> str | None:
-        """See `Target`."""
+        """See `CopyTarget`."""
         found = run(self._bucket.get(self._key))
         return found.value.decode("utf-8", "replace") if found is not None and found.value else None
 
     def begin(self) -> dict[str, Any]:
-        """See `Target`."""
+        """See `CopyTarget`."""
         state = run(self._control.stream_state(self._options.stream))
         token = this_host().token(8)
         return {"next": state.next, "created": state.created, "token": token}
 
     def check(self, begun: Mapping[str, Any]) -> None:
-        """See `Target`; plans of the first version do not say when the stream was made."""
+        """See `CopyTarget`; plans of the first version do not say when the stream was made."""
         state = run(self._control.stream_state(self._options.stream))
         if begun.get("created", state.created) != state.created:
             raise CopyError(
@@ -137,7 +145,7 @@ class StreamDestination:
             )
 
     def keep_plan(self, text: str) -> None:
-        """See `Target`."""
+        """See `CopyTarget`."""
         state = run(self._control.stream_state(self._options.stream))
         run(self._bucket.create(int(state.config.get("num_replicas", 1))))
         if run(self._bucket.put(self._key, text.encode(), NO_ENTRY)) is None:
@@ -147,7 +155,7 @@ class StreamDestination:
             )
 
     def done(self) -> int:
-        """See `Target`."""
+        """See `CopyTarget`."""
         for one in standings(run(read_entries(self._control, self._options.ledger_bucket))):
             is_mine = one.kind == ScopeKind.TRANSACTION and one.name == self._name
             if is_mine and one.stream == self._options.stream and one.version is not None:
@@ -155,7 +163,7 @@ class StreamDestination:
         return 0
 
     def write(self, chunk: int, batches: Iterable[pa.RecordBatch]) -> int:
-        """See `Target`."""
+        """See `CopyTarget`."""
         scope = Scope(ScopeKind.TRANSACTION, self._name, chunk)
         written_columns = columns_of_write(_WRITTEN, self._options)
         rows = map(self._outgoing, batches)
@@ -183,7 +191,7 @@ class StreamDestination:
         return pa.RecordBatch.from_arrays(ready, schema=self._schema)
 
     def count(self, begun: Mapping[str, Any]) -> int | None:
-        """See `Target`; what others wrote meanwhile is counted as well."""
+        """See `CopyTarget`; what others wrote meanwhile is counted as well."""
         state = run(self._control.stream_state(self._options.stream))
         return state.next - int(begun["next"])
 

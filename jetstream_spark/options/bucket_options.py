@@ -64,7 +64,11 @@ def read_sink_bucket(options: OptionMap) -> str:
 
 
 def kv_mode(text: str) -> str:
-    """`latest`, `history` or `changes`."""
+    """Read `latest`, `history` or `changes`, in any case; return it in lower case.
+
+    Raises:
+        ValueError: it is another word.
+    """
     word = text.strip().lower()
     if word not in (LATEST_VALUES, HISTORY, CHANGES):
         raise ValueError(f"must be one of {LATEST_VALUES}, {HISTORY}, {CHANGES}")

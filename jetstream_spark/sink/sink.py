@@ -111,7 +111,19 @@ class Sink:
     def write_partition(
         self, batches: Iterable[pa.RecordBatch], scope: Scope, partition: int
     ) -> Operation[WrittenPartition]:
-        """Write one partition; return when every row is acknowledged."""
+        """Write one partition; return when every row is acknowledged.
+
+        Args:
+            scope: of the write; rows that it has written before are not written again.
+            partition: its number.
+
+        Raises:
+            RowRefusedError, PublishRefusedError: a row cannot be stored, and is no dead letter.
+            OptionsError: the stream does not allow what the options ask for.
+            StreamNotFoundError: the stream is not there.
+            LedgerError: the ledger cannot be used, or has a later version (`WriterFencedError`).
+            RetryableError: the servers did not answer, or another attempt has begun.
+        """
         ledger = self.ledger(scope)
         if ledger is None:
             stream = yield from self._stream_state()

@@ -44,7 +44,12 @@ _log = logging.getLogger("jetstream_spark")
 
 
 class BatchReader(DataSourceReader):
-    """Reads [start, end) of every stream."""
+    """Reads [start, end) of every stream.
+
+    Raises:
+        OptionsError: the options ask for what a batch cannot do; all of it is listed.
+        SchemaError: a column does not exist, has another type, or is there twice.
+    """
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         if problems := batch_problems(options):
@@ -54,7 +59,13 @@ class BatchReader(DataSourceReader):
         self.schema = arrow_schema(schema, columns_of(options))
 
     def partitions(self) -> list[InputPartition]:
-        """Plan the read; an empty list when there is nothing to read."""
+        """Plan the read; an empty list when there is nothing to read.
+
+        Raises:
+            OffsetsError, OptionsError: the options name positions that cannot be read.
+            DataLossError: messages of the range are gone, and `failOnDataLoss` is true.
+            ConnectorError: a stream is not there or cannot be read, or the servers do not answer.
+        """
         return run(self._plan(this_host()))
 
     def _plan(self, host: Host) -> Operation[list[InputPartition]]:

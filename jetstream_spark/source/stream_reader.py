@@ -33,7 +33,13 @@ from jetstream_spark.task_report import is_observed
 
 
 class StreamReader(DataSourceStreamReader, spark_api.SupportsTriggerAvailableNow):
-    """The streaming source of one query."""
+    """The streaming source of one query.
+
+    Raises:
+        OptionsError: the options ask for what a streaming query, or this version of PySpark, cannot
+            do; all of it is listed.
+        SchemaError: a column does not exist, has another type, or is there twice.
+    """
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         if problems := stream_problems(options):

@@ -17,10 +17,10 @@ BYTES_OF_FRAME = 1024
 
 
 class Deflating:
-    """What is left of a turn.
+    """How many bytes there is still time to compress in this turn.
 
     Args:
-        bytes_max: of a turn; a layer that nobody else's time depends on has no bound.
+        bytes_max: that a turn compresses; a layer that nobody else's time depends on has no bound.
     """
 
     def __init__(self, bytes_max: int = sys.maxsize) -> None:
@@ -28,11 +28,16 @@ class Deflating:
         self._left = bytes_max
 
     def begin(self) -> None:
-        """A turn begins."""
+        """A turn begins: there is time for `bytes_max` again."""
         self._left = self._bytes_max
 
     def take(self, size: int) -> int:
-        """Take time to compress something; return how many bytes of it there is time for."""
+        """Take time to compress something; return how many of its first bytes there is time for:
+        all, some, or 0.
+
+        Args:
+            size: of all of it, in bytes.
+        """
         taken = max(min(size, self._left - BYTES_OF_FRAME), 0)
         if taken:
             self._left -= BYTES_OF_FRAME + taken

@@ -34,7 +34,8 @@ class Descriptors:
         return number < self.limit - self.reserved
 
     def are_plenty(self, number: int) -> bool:
-        """Tell whether what is only of advantage may have this one: most are for clients."""
+        """Tell whether this one may go to what could do without, as a second descriptor of a
+        listening socket: that takes an eighth of all at most."""
         return number < self.limit // 8
 
     def has_room(self, handle: int) -> bool:

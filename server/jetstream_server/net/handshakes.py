@@ -43,7 +43,13 @@ class Handshakes:
         self._waiting: dict[HandshakingConnection, bytearray] = {}  # and what they have sent
 
     def takes(self, one: HandshakingConnection, data: bytes) -> bool:
-        """Take on a step of a handshake, or keep for one of the next turns what has arrived."""
+        """Take on a step of a handshake; return False if there is no time for it: then what has
+        arrived is kept, and `go_on` is called with it in one of the next turns.
+
+        Args:
+            one: whose step it is; not read from while it waits.
+            data: what has arrived.
+        """
         self._wake()
         if self._left and one not in self._waiting:
             self._left -= 1
@@ -62,7 +68,7 @@ class Handshakes:
         self._waiting.pop(one, None)
 
     def turned(self) -> None:
-        """A turn is over: some of those that wait go on."""
+        """A turn is over: those that wait go on in their order, as far as there is time."""
         self._left = STEPS_OF_TURN
         while self._waiting and self._left:
             self._left -= 1

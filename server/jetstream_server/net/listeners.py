@@ -85,7 +85,11 @@ class Listeners:
             self._tell_of_tls(options.tls)
 
     def terms(self, options: ServerOptions, listener: Listener) -> dict[str, ListenerTerms]:
-        """Return what these options ask of clients, with certificates as they are on the disk now.
+        """Return what these options ask of clients, with certificates as they are on the disk now:
+        by `tcp` and `websocket`, as far as there is more to ask than of a plain socket.
+
+        Args:
+            listener: describes the one for clients without TLS.
 
         Raises:
             ConfigError: what TLS needs cannot be used.
@@ -104,7 +108,11 @@ class Listeners:
         return made
 
     def adopt(self, terms: dict[str, ListenerTerms], node: Node) -> None:
-        """Ask this of those who connect from now on."""
+        """Ask this of those who connect from now on, and have the node tell them of it.
+
+        Args:
+            terms: as `terms` returned them.
+        """
         self._terms = terms
         node.listeners = tuple(each.listener for each in terms.values())
 

@@ -52,7 +52,7 @@ class LogSettings:
 
     @property
     def file(self) -> tuple[str, int, int]:
-        """Return the settings that concern the file."""
+        """Return the settings that concern the file: its path, and the most bytes and files."""
         return self.path, self.size_max, self.files_max
 
 
@@ -81,7 +81,8 @@ class ServerLog:
         self._settings = settings
 
     def reopen(self) -> None:
-        """Go on in a new file of the same name: the old one was moved away."""
+        """Go on in a new file of the same name: the old one was moved away. If that cannot be
+        opened, the log says so in the old one, and goes on there."""
         if self._file is None:
             return
         try:

@@ -45,10 +45,10 @@ class LogFile:
         return self._path.open("a", encoding="utf-8", errors="backslashreplace")
 
     def write(self, line: str) -> str:
-        """Append a line in one write; return the name of the backup if it was time for one.
+        """Append a line in one write; return the name of the backup if one was made, else "".
 
         Raises:
-            OSError: the disk disagrees.
+            OSError: it could not be written.
         """
         # One write a line, so that lines of two processes in one file stay whole.
         self._file.write(line)

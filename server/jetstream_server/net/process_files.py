@@ -19,6 +19,9 @@ def process_files(
         pid_file: empty for none.
         ports_file_dir: the folder of `nats-server_PID.ports`, empty for none.
         urls: by protocol, what the ports file says.
+
+    Raises:
+        OSError: a file cannot be written.
     """
     if pid_file:
         Path(pid_file).write_text(str(os.getpid()))

@@ -22,7 +22,7 @@ class ReadBuffer:
         self._left = ROUND_BYTES
 
     def begin(self) -> None:
-        """A turn is over."""
+        """A turn is over: `ROUND_BYTES` may be read until the end of the next one."""
         self._left = ROUND_BYTES
 
     @property
@@ -31,13 +31,13 @@ class ReadBuffer:
         return self._left <= 0
 
     def place(self) -> memoryview:
-        """Return where the next socket is read into, and no more than fits in it."""
+        """Return where the next socket is read into; as long as what may be read of it."""
         size = self._left // _PARTS
         if size >= READ_BYTES_MAX:
             return self._place
         return self._place[: max(size, READ_BYTES_MIN)]
 
     def take(self, size: int) -> bytes:
-        """Return what was read into it."""
+        """Return a copy of the first `size` bytes of it, which were read, and count them."""
         self._left -= size
         return bytes(self._place[:size])

@@ -17,7 +17,7 @@ RECORD_BYTES_MAX = 1 << 14  # in plain (RFC 8446, 5.1)
 
 
 class Unwrapping:
-    """What is left of a turn.
+    """How many records and frames there is still time for in this turn.
 
     Args:
         steps_max: of a turn; a layer that nobody else's time depends on has no bound.
@@ -33,14 +33,15 @@ class Unwrapping:
         self.plain = bytearray(RECORD_BYTES_MAX)
 
     def begin(self) -> None:
-        """A turn begins."""
+        """A turn begins: there is time for `steps_max` again."""
         self._left = self._steps_max
 
     @property
     def allowance(self) -> int:
-        """Return how many steps somebody may take now."""
+        """Return how many steps one client may take now: what is left, or `STEPS_MIN` whatever
+        others have used."""
         return max(self._left, STEPS_MIN)
 
     def spend(self, steps: int) -> None:
-        """Note that steps were taken."""
+        """Note that steps were taken: a record or frame, or `BYTES_OF_STEP` of what one holds."""
         self._left -= steps

@@ -27,7 +27,7 @@ _LAST_MOMENT = 2**63 - 1
 
 
 class RefusedUserError(Exception):
-    """Why somebody may not connect."""
+    """Somebody may not connect; the text, which is for the log, says why."""
 
 
 class OperatorGatekeeper:
@@ -64,7 +64,7 @@ class OperatorGatekeeper:
         return None
 
     def question(self, options: dict[str, Any], facts: SignInFacts = _ANY) -> None:
-        """Nobody has a password."""
+        """Return None: nobody has a password that would have to be compared."""
 
     def authenticate(self, options: dict[str, Any], facts: SignInFacts = _ANY) -> User | None:
         """Return the user whom these CONNECT options prove, None for nobody."""

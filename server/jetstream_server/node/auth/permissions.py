@@ -72,7 +72,7 @@ class SubjectRules:
     """Allow and deny patterns of one direction; entries may be `subject queue`.
 
     Attributes:
-        allowed, denied: as configured.
+        allowed, denied: as configured; `allowed` is None where no list says so, and all is.
     """
 
     def __init__(self, allow: Sequence[str] | None = None, deny: Sequence[str] = ()) -> None:
@@ -96,7 +96,7 @@ class SubjectRules:
         return self._effort.looked_at
 
     def permits(self, subject: bytes, queue: bytes = b"") -> bool:
-        """Decide about a subject or a subscription pattern."""
+        """Tell whether a user may publish to a subject, or subscribe to a pattern with a queue."""
         key = (subject, queue)
         decision = self._decisions.get(key)
         if decision is None:
@@ -147,7 +147,12 @@ def _entry(text: str) -> tuple[bytes, bytes]:
 
 @dataclass(slots=True, eq=False)
 class PermissionRules:
-    """Both directions, and answers that may be published although `publish` does not allow it."""
+    """What a user may do in both directions.
+
+    Attributes:
+        publish, subscribe: the rules of each.
+        responses: how answers may be published that `publish` does not allow; None for not at all.
+    """
 
     publish: SubjectRules
     subscribe: SubjectRules
