@@ -157,13 +157,13 @@ class Publishing:
     def _publish_from_traced(self, run: PubRun, traced: int, now: int) -> int:
         """Publish messages from one on that seems to ask for a trace; return how far it came."""
         count, left = run.count, TRACE_EVENTS_OF_TURN_MAX
-        start = traced
-        while start == traced < count and not self._account.router.is_spent:
+        start, router, answers = traced, self._account.router, self._answers
+        while start == traced < count and not (router.is_spent or answers.postponed):
             events = self._publish_traced(run, traced, now)
             left -= events
             self.looked_at += events * _MESSAGES_OF_TRACE_EVENT
             start = traced + 1
-            if left <= 0 or self._answers.postponed:
+            if left <= 0 or answers.postponed:
                 break
             traced = frames.first_traced(run.chunk, run.fields, start, count)
             start = self._publish_stretch(run, start, traced, now)
@@ -195,7 +195,7 @@ class Publishing:
         while start < count:
             index = subjects.first_reserved(run.chunk, run.fields, start, count, SUBJECTS, REPLIES)
             start = route(run, publisher, now, start, index, answers)
-            if index == count or start < index:
+            if index == count or start < index or answers.postponed:
                 break
             self._admits(run, index, now)  # refuses it
             start += 1

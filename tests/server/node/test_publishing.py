@@ -236,3 +236,52 @@ def test_what_waits_is_published_under_the_rights_that_hold_by_then(
     assert sorted([*heard, *faults]) == sorted(subjects)
     if wishes.verbose:
         assert len(heard) <= bench.client.accepted <= len(subjects)
+
+
+class Late:
+    """Puts off what it gets, until it is to take it."""
+
+    def __init__(self, bench: Bench, subject: bytes) -> None:
+        self.takes = False
+        self._heard = bench.heard.got
+        bench.account.sublist.insert(Subscription(subject, self))
+
+    def receive(self, stretch: Stretch) -> None:
+        if not self.takes:
+            answers = stretch.answers
+            assert answers is not None
+            answers.postpone(stretch.postponed_from(stretch.start))
+            return
+        self._heard.append([b"late " + stretch.run.subject(at) for at in stretch.indices])
+
+
+TRACED = b"NATS/1.0\r\nNats-Trace-Dest: tr\r\n\r\n"
+NOT_TRACED = b"NATS/1.0\r\nNats-Trace-Dest: trace disabled\r\n\r\n"
+
+
+@pytest.mark.parametrize("wishes", [PLAIN, Wishes()])
+@pytest.mark.parametrize(
+    "said",
+    [
+        [(b"a", b"", b"", b""), (b"b", b"", b"", b"")],
+        [(b"a", b"", b"", b""), (b"b", b"", NOT_TRACED, b"")],
+        [(b"a", b"", b"", b""), (b"$NRG.x", b"", b"", b""), (b"b", b"", b"", b"")],
+        [(b"a", b"", b"", b""), (b"c", b"_R_.x.y", b"", b""), (b"b", b"", b"", b"")],
+        [(b"a", b"", b"", b""), (b"$NRG.x", b"", b"", b""), (b"b", b"", NOT_TRACED, b"")],
+    ],
+)
+def test_what_follows_something_that_waits_does_not_overtake_it(
+    bench: Bench, wishes: Wishes, said: list[tuple[bytes, bytes, bytes, bytes]]
+) -> None:
+    late = Late(bench, b"a")
+    bench.adopt(wishes)
+    answers = bench.publishing._answers
+    bench.client.answers = answers  # type: ignore[assignment]
+    bench.heard.got.clear()
+    left = bench.publishing.publish(PubRun.of(said), 0)
+    assert [b"a"] in bench.heard.got and [b"b"] not in bench.heard.got
+    assert left is not None and answers.postponed
+    late.takes = True
+    answers.resume(0)
+    assert bench.publishing.publish(left, 0) is None
+    assert bench.heard.got[-2:] == [[b"late a"], [b"b"]]
