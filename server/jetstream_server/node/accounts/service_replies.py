@@ -182,6 +182,7 @@ class ServiceReplies:
             del self._open[subject]
             if is_over:
                 self._tell_timeout(subject, expected, now)
+                expected.timed = None
             self.timed.cancel(subject)
             if expected.is_looked_at:
                 expected.is_looked_at = False

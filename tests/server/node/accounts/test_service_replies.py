@@ -209,6 +209,17 @@ def test_what_is_due_and_waits_is_told_even_if_more_is_asked_or_answered(account
     assert metrics(a) == [] and len(a.replies) == 1
 
 
+def test_what_was_told_as_late_is_not_told_again_because_a_consumer_looks_at_it(accounts):
+    a, b = accounts
+    inbox = Inbox(b, b"in")
+    late = timed(a, b)
+    a.replies.behind(late)
+    timed(a, b, 2 * SECOND)
+    answer(a, late, b"1", 2 * SECOND)
+    assert [metric["status"] for metric in metrics(a)] == [504]
+    assert [payload for *_, payload in inbox.got] == [b"1"]
+
+
 def test_what_was_answered_in_time_is_not_told_as_late(accounts):
     a, b = accounts
     request = TimedRequest(b"told", {"acc": "B", "rtt": 5}, 0, None)
