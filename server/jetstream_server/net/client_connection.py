@@ -26,8 +26,10 @@ from jetstream_server.node.session import Session
 from jetstream_server.protocol import errors as faults
 from jetstream_server.protocol.errors import Fault
 
-# Handed to the transport at once, and what it may hold of it when it is handed more.
+# Handed to the transport at once, and in a turn as long as it passes all of it on; and what it may
+# hold of it when it is handed more.
 _PIECE_BYTES = 512 * 1024
+_PIECES_BYTES_MAX = 4 * 1024 * 1024
 _HELD_BYTES_MAX = 256 * 1024
 # How long a closing connection may last where `write_deadline` is off.
 _CLOSING_NS_MAX = 10 * SECOND
@@ -113,7 +115,8 @@ class ClientConnection(asyncio.BufferedProtocol):
             self._transport.resume_reading()
 
     def write_output(self) -> int:
-        """Write a piece of the session's outbox; close afterwards if the session says so.
+        """Write the session's outbox piece by piece, as far as the socket takes it; close
+        afterwards if the session says so.
 
         Returns:
             How many bytes that was.
@@ -125,8 +128,9 @@ class ClientConnection(asyncio.BufferedProtocol):
             self._is_behind = self._is_behind or outbox.backlog_bytes > OUTBOX_LOW_BYTES
             if session.closing:
                 written_bytes = self._write_up_to(sys.maxsize)
-            elif not self._is_full:
-                written_bytes = self._write_up_to(_PIECE_BYTES)
+            else:
+                while outbox.parts and not self._is_full and written_bytes < _PIECES_BYTES_MAX:
+                    written_bytes += self._write_up_to(_PIECE_BYTES)
                 self._go_on()
         if session.closing:
             if outbox or self._is_stuck():

@@ -45,7 +45,7 @@ class Connection(Protocol):
     """The socket of one session."""
 
     def write_output(self) -> int:
-        """Write a piece of the session's outbox, and tell how much; close afterwards if the session
+        """Write some of the session's outbox, and tell how much; close afterwards if the session
         says so."""
         ...
 

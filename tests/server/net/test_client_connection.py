@@ -150,7 +150,7 @@ def test_it_is_written_to_in_pieces_and_all_of_it_in_order(running, until, on_lo
             for part in expected:
                 session.send(part)
             unsent = session.outbox.unsent_bytes
-            assert 0 < connection.write_output() < unsent / 10
+            assert 0 < connection.write_output() < unsent / 5
             await until(lambda: connection._is_full)
             assert connection._transport.get_write_buffer_size() < unsent / 10
             assert not served.node.touched, "nobody looks again and again at one who does not read"

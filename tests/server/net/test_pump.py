@@ -283,7 +283,8 @@ def test_publishers_to_a_stream_in_memory_do_not_wait_for_the_disk(
 
 
 def test_what_is_written_to_many_takes_turns(running, until, on_loop, monkeypatch):
-    monkeypatch.setattr("jetstream_server.net.client_connection._PIECE_BYTES", 16_000)
+    monkeypatch.setattr("jetstream_server.net.client_connection._PIECE_BYTES", 8_000)
+    monkeypatch.setattr("jetstream_server.net.client_connection._PIECES_BYTES_MAX", 16_000)
     monkeypatch.setattr("jetstream_server.net.pump.WRITTEN_BYTES_MAX", 32_000)
 
     async def main() -> None:
@@ -315,7 +316,7 @@ def test_what_is_written_to_many_takes_turns(running, until, on_loop, monkeypatc
             for reader, _ in clients[:4]:
                 assert await reader.readexactly(32_000)
             assert await clients[4][0].readexactly(5) == b"+OK\r\n"
-            pair = [16_000, 16_000]
+            pair = [8_000] * 4
             assert shares == [[*pair, 5], pair, pair, pair]
             assert not served.node.touched
 
