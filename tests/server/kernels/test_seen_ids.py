@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from array import array
 from collections.abc import Sequence
+from hashlib import blake2b
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -41,6 +44,14 @@ def test_what_is_kept_is_found(kernel: Any) -> None:
     assert keep(seen, [b"a", b"b", b"ab"], 7) == 3
     assert [seen.find(each) for each in (b"a", b"b", b"ab", b"", b"abc")] == [7, 8, 9, None, None]
     assert len(seen) == 3
+
+
+def test_the_digest_of_a_long_id_is_blake2b_and_short_ones_are_kept(kernel: Any) -> None:
+    random = Random(1)
+    for size in (*range(64), *range(64, 520), 1023, 1024, 1025, 60_000):
+        message_id = random.randbytes(size)
+        kept = blake2b(message_id).digest() if size >= 64 else message_id
+        assert kernel.key_of(message_id) == kept
 
 
 def test_a_repeated_id_ends_a_stretch(kernel: Any) -> None:
@@ -175,3 +186,53 @@ def test_long_ids(kernel: Any) -> None:
     assert keep(seen, ids, 1) == 200
     assert seen.find(ids[150]) == 151
     assert seen.find(ids[150] + b"x") is None
+
+
+def test_what_is_kept_of_an_id_is_bounded(kernel: Any) -> None:
+    seen, before = kernel.SeenIds(), memory_bytes()
+    for number in range(0, 2000, 4):
+        ids = [b"%060000d" % each for each in range(number, number + 4)]
+        assert keep(seen, ids, number + 1) == 4
+    assert memory_bytes() - before < 30_000_000  # of 120 MB that were said
+    assert [seen.find(b"%060000d" % each) for each in (0, 1999, 2000)] == [1, 2000, None]
+
+
+def memory_bytes() -> int:
+    """Return what of this process is in memory."""
+    pages = Path("/proc/self/statm").read_text().split()[1]
+    return int(pages) * os.sysconf("SC_PAGE_SIZE")
+
+
+@pytest.mark.parametrize("size", [62, 63, 64, 65, 127, 128, 129, 192, 256, 257, 1000])
+def test_ids_that_differ_anywhere_are_different(kernel: Any, size: int) -> None:
+    seen = kernel.SeenIds()
+    first = bytes(range(65, 91)) * (size // 26 + 1)
+    ids = [first[:size], first[: size - 1], first[: size + 1]]
+    ids += [b"%b-%b" % (first[:at], first[at + 1 : size]) for at in range(size)]
+    assert keep(seen, ids, 1) == len(ids)
+    assert list(seen.sequences(*spans_of(ids), 0)) == list(range(1, len(ids) + 1))
+    again = kernel.SeenIds()
+    again.restore(*spans_of(ids), array("Q", range(1, len(ids) + 1)))
+    assert [again.find(each) for each in ids] == list(range(1, len(ids) + 1))
+
+
+@pytest.mark.parametrize("size", [64, 200])
+def test_no_id_is_taken_for_the_digest_of_another(kernel: Any, size: int) -> None:
+    seen = kernel.SeenIds()
+    long_id = b"x" * size
+    digest = blake2b(long_id).digest()
+    cut = [digest, digest[:63], digest[:32], blake2b(long_id, digest_size=32).digest()]
+    assert keep(seen, [long_id, *cut], 1) == 5
+    assert [seen.find(each) for each in (long_id, *cut)] == [1, 2, 3, 4, 5]
+
+
+def test_long_ids_end_stretches_are_dropped_and_forgotten(kernel: Any) -> None:
+    seen = kernel.SeenIds()
+    a, b, c = (each * 100 for each in (b"a", b"b", b"c"))
+    assert keep(seen, [a, b, a], 1) == 2
+    assert seen.take(*spans_of([c]), 0) == 1
+    seen.drop()
+    assert [seen.find(each) for each in (a, b, c)] == [1, 2, None]
+    seen.forget(1)
+    assert keep(seen, [c, a, b], 3) == 2
+    assert [seen.find(each) for each in (a, b, c)] == [4, 2, 3]

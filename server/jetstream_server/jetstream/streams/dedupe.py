@@ -6,7 +6,7 @@ from the headers of stored messages. Specification: docs/reference/publishing.md
 
 Writers that want each message exactly once put an id on every one, so ids are handled a stretch at
 a time, as positions in a chunk: the kernel `message_ids` finds them, the kernel `seen_ids` holds
-them. This class says how long.
+them, and of long ones a digest. This class says how long.
 
 Invariant: the counts of `_spells` add up to what is held; they are in order of time.
 """

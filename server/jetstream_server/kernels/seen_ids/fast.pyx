@@ -6,8 +6,8 @@ texts of its ids; whole segments are given back when their ids are forgotten. A 
 addressing finds them: a place holds the number of an entry and half of its hash, so that a place
 that belongs to another id is passed by without a look at the entry. What is forgotten or dropped
 stays in the table as a number that no entry has, until the table is full and filled again from the
-entries; that also starts to count again. So an id costs its text and about 45 bytes, and a run of
-new ids one cache miss an id, several of which wait for memory together.
+entries; that also starts to count again. So an id costs its text, or what stands for it, and about
+45 bytes, and a run of new ids one cache miss an id, several of which wait for memory together.
 """
 
 from cpython cimport array
@@ -18,6 +18,7 @@ from libc.string cimport memcmp, memcpy, memmove, memset
 
 import array
 
+from jetstream_server.kernels.blake2b cimport blake2b_512
 from jetstream_server.kernels.siphash cimport fetch_ahead, siphash13
 
 # Python's own hash has a random key, new in each process.
@@ -30,6 +31,7 @@ cdef enum:
     PLACES_MIN = 64
     WITHOUT_GIL_IDS = 1000
     AHEAD = 16  # how many ids are looked for at once
+    DIGEST_BYTES = 64
     IDS_MAX = 1 << 29  # so that numbers never run over before the table is filled again
     NONE = 0xFFFFFFFF
 
@@ -46,6 +48,29 @@ cdef struct Segment:
     char* texts
     uint32_t room  # of entries
     uint32_t text_room
+
+
+cdef struct Key:
+    uint64_t hash
+    const char* text
+    Py_ssize_t size
+    char[DIGEST_BYTES] digest
+
+
+cdef inline void make_key(Key* key, const char* text, Py_ssize_t size) noexcept nogil:
+    """Make what is kept for an id: its text, or a digest within the key."""
+    key.text, key.size = text, size
+    if size >= DIGEST_BYTES:
+        blake2b_512(text, size, key.digest)
+        key.text, key.size = key.digest, DIGEST_BYTES
+    key.hash = siphash13(KEY_0, KEY_1, key.text, key.size)
+
+
+def key_of(bytes message_id not None):
+    """Return what is kept for an id: the id itself, or its digest."""
+    cdef Key key
+    make_key(&key, PyBytes_AS_STRING(message_id), PyBytes_GET_SIZE(message_id))
+    return key.text[: key.size]
 
 
 cdef class SeenIds:
@@ -76,12 +101,12 @@ cdef class SeenIds:
 
     def find(self, bytes message_id not None):
         """Return the sequence of an id, None when it is not known."""
-        cdef const char* text = PyBytes_AS_STRING(message_id)
-        cdef Py_ssize_t size = PyBytes_GET_SIZE(message_id)
+        cdef Key key
         cdef uint32_t number
         if self._places == NULL:
             return None
-        number = self._find(siphash13(KEY_0, KEY_1, text, size), text, size)
+        make_key(&key, PyBytes_AS_STRING(message_id), PyBytes_GET_SIZE(message_id))
+        number = self._find(&key)
         return None if number == NONE else self._entry(number).sequence
 
     def take(self, bytes chunk not None, array.array spans not None, Py_ssize_t start):
@@ -143,8 +168,8 @@ cdef class SeenIds:
         """
         cdef const char* raw = PyBytes_AS_STRING(chunk)
         cdef const int* span = spans.data.as_ints
-        cdef const char* text
-        cdef Py_ssize_t index = start, stop = len(spans) // 2, size
+        cdef Py_ssize_t index = start, stop = len(spans) // 2
+        cdef Key key
         cdef uint32_t number
         cdef array.array found = array.array("Q")
         if self._places == NULL or stop <= start:
@@ -152,9 +177,8 @@ cdef class SeenIds:
         array.resize(found, stop - start)
         with nogil:
             while index < stop:
-                text = raw + span[2 * index]
-                size = span[2 * index + 1] - span[2 * index]
-                number = self._find(siphash13(KEY_0, KEY_1, text, size), text, size)
+                make_key(&key, raw + span[2 * index], span[2 * index + 1] - span[2 * index])
+                number = self._find(&key)
                 if number == NONE:
                     break
                 found.data.as_ulonglongs[index - start] = self._entry(number).sequence
@@ -191,21 +215,21 @@ cdef class SeenIds:
     cdef inline Entry* _entry(self, uint32_t number) noexcept nogil:
         return self._segments[number // SEGMENT].entries + number % SEGMENT
 
-    cdef inline uint32_t _find(self, uint64_t hash, const char* text, Py_ssize_t size) noexcept nogil:
+    cdef inline uint32_t _find(self, const Key* key) noexcept nogil:
         """Return the number of the entry with this id, NONE when there is none."""
-        cdef uint64_t at = hash & self._mask, place
+        cdef uint64_t at = key.hash & self._mask, place
         cdef uint32_t number
         cdef const Entry* entry
         while True:
             place = self._places[at]
             if not place:
                 return NONE
-            if place >> 32 == hash >> 32:
+            if place >> 32 == key.hash >> 32:
                 number = <uint32_t>place - 1
                 if self._first <= number < self._next:
                     entry = self._entry(number)
-                    if entry.text_stop - entry.text_start == <uint32_t>size and memcmp(
-                        self._segments[number // SEGMENT].texts + entry.text_start, text, size
+                    if entry.text_stop - entry.text_start == <uint32_t>key.size and memcmp(
+                        self._segments[number // SEGMENT].texts + entry.text_start, key.text, key.size
                     ) == 0:
                         return number
             at = (at + 1) & self._mask
@@ -220,42 +244,39 @@ cdef class SeenIds:
     cdef Py_ssize_t _take(
         self, const char* raw, const int* span, Py_ssize_t start, Py_ssize_t stop, bint* has_memory
     ) noexcept nogil:
-        cdef uint64_t[AHEAD] hashes
-        cdef Py_ssize_t index = start, ahead, batch, size
-        cdef const char* text
+        cdef Key[AHEAD] keys
+        cdef Py_ssize_t index = start, ahead, batch
+        cdef const int* at
         while index < stop:
             batch = min(<Py_ssize_t>AHEAD, stop - index)
             for ahead in range(batch):
-                text = raw + span[2 * (index + ahead)]
-                size = span[2 * (index + ahead) + 1] - span[2 * (index + ahead)]
-                hashes[ahead] = siphash13(KEY_0, KEY_1, text, size)
-                fetch_ahead(self._places + (hashes[ahead] & self._mask))
+                at = span + 2 * (index + ahead)
+                make_key(&keys[ahead], raw + at[0], at[1] - at[0])
+                fetch_ahead(self._places + (keys[ahead].hash & self._mask))
             for ahead in range(batch):
-                text = raw + span[2 * index]
-                size = span[2 * index + 1] - span[2 * index]
-                if self._find(hashes[ahead], text, size) != NONE:
+                if self._find(&keys[ahead]) != NONE:
                     return index
-                if not self._add(hashes[ahead], text, size):
+                if not self._add(&keys[ahead]):
                     has_memory[0] = False
                     return index
                 index += 1
         return index
 
-    cdef inline bint _add(self, uint64_t hash, const char* text, Py_ssize_t size) noexcept nogil:
+    cdef inline bint _add(self, const Key* key) noexcept nogil:
         """Append an entry; False when there is no memory."""
         cdef uint32_t number = self._next
         cdef Segment* segment = self._segments + number // SEGMENT
         cdef uint32_t index = number % SEGMENT
         cdef uint32_t start = segment.entries[index - 1].text_stop if index else 0
         cdef Entry* entry
-        if index >= segment.room or start + size > segment.text_room:
-            if not self._enlarge(segment, index, start + size):
+        if index >= segment.room or start + key.size > segment.text_room:
+            if not self._enlarge(segment, index, start + key.size):
                 return False
         entry = segment.entries + index
-        entry.hash, entry.sequence = hash, 0
-        entry.text_start, entry.text_stop = start, start + <uint32_t>size
-        memcpy(segment.texts + start, text, size)
-        self._place(hash, number)
+        entry.hash, entry.sequence = key.hash, 0
+        entry.text_start, entry.text_stop = start, start + <uint32_t>key.size
+        memcpy(segment.texts + start, key.text, key.size)
+        self._place(key.hash, number)
         self._next += 1
         return True
 

@@ -49,12 +49,15 @@ def test_ids_of_one_spell_end_together() -> None:
     assert [dedupe.find(each) for each in (b"a", b"b", b"c")] == [None, None, 3]
 
 
+@pytest.mark.parametrize("message_id", [b"a", b"a" * 60_000])
 @pytest.mark.parametrize(("age", "found"), [(SECOND, None), (SECOND - 1, 1)])
-def test_an_id_is_read_again_unless_its_window_is_over(age: int, found: int | None) -> None:
+def test_an_id_is_read_again_unless_its_window_is_over(
+    age: int, found: int | None, message_id: bytes
+) -> None:
     store, dedupe = MemoryStore(0), Dedupe(SECOND)
-    store.append(b"s.a", b"NATS/1.0\r\nNats-Msg-Id: a\r\n\r\n", b"", 5 * SECOND)
+    store.append(b"s.a", b"NATS/1.0\r\nNats-Msg-Id: %b\r\n\r\n" % message_id, b"", 5 * SECOND)
     dedupe.recover(store, 5 * SECOND + age)
-    assert dedupe.find(b"a") == found
+    assert dedupe.find(message_id) == found
 
 
 def test_no_window_remembers_nothing() -> None:
