@@ -1,9 +1,9 @@
 """Whether one of some patterns matches a subject, overlaps another pattern, or includes it: with
 thousands of them each subject would be compared with each.
 
-Few are compared one by one. Of more a tree is made, a part of it each time that somebody asks, as
-ten thousand in one go take long; those that are not in it yet are compared. How much was looked at
-is counted, as stars in the right places make for many ways through a tree.
+Few are compared one by one. Of more masks are made, some each time that somebody asks, as ten
+thousand in one go take long; those that are not in them yet are compared. How much was looked at is
+counted.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from jetstream_server.core.pattern_tree import PatternTree
+from jetstream_server.core.pattern_masks import PatternMasks
 from jetstream_server.core.subject import is_subset, matches, overlaps
 
 COMPARED_MAX = 4
@@ -24,7 +24,7 @@ class Effort:
     """What answers have taken.
 
     Attributes:
-        looked_at: places in trees and patterns, each some tenths of a microsecond; where there are
+        looked_at: places in masks and patterns, each some tenths of a microsecond; where there are
             few patterns, nothing.
     """
 
@@ -48,8 +48,8 @@ class PatternSet:
             each for each in set(patterns).difference(self._wild) if b"" not in each.split(b".")
         )
         self._tokens_max = max((each.count(b".") for each in patterns), default=0) + 1
-        self._tree = PatternTree()
-        self._added = 0  # so many are in it
+        self._masks = PatternMasks()
+        self._added = 0  # so many are in them
 
     def matches(self, subject: bytes) -> bool:
         """Tell whether one of the patterns matches a subject, in which wildcards are tokens."""
@@ -60,23 +60,23 @@ class PatternSet:
             return any(matches(pattern, subject) for pattern in wild)
         if not subject or b".." in subject or subject.startswith(b".") or subject.endswith(b"."):
             return False
-        return self._ask(self._tree.covers, matches, subject)
+        return self._ask(self._masks.match, matches, subject)
 
     def overlaps(self, pattern: bytes) -> bool:
         """Tell whether a well-formed pattern and one of these match the same subject."""
-        return self._ask(self._tree.overlaps_one, overlaps, pattern)
+        return self._ask(self._masks.overlap, overlaps, pattern)
 
     def includes(self, pattern: bytes) -> bool:
         """Tell whether one of these matches whatever a well-formed pattern matches."""
-        return self._ask(self._tree.includes, _is_superset, pattern)
+        return self._ask(self._masks.include, _is_superset, pattern)
 
     def _ask(
         self,
-        search: Callable[[bytes], bool | None],
+        search: Callable[[bytes], bool],
         compare: Callable[[bytes, bytes], bool],
         asked: bytes,
     ) -> bool:
-        patterns, tree, effort = self._patterns, self._tree, self._effort
+        patterns, masks, effort = self._patterns, self._masks, self._effort
         if len(patterns) <= COMPARED_MAX:
             return any(compare(pattern, asked) for pattern in patterns)
         tokens = asked.split(b".", self._tokens_max)
@@ -85,11 +85,9 @@ class PatternSet:
             asked = b".".join(tokens)
         if self._added < len(patterns):
             self._add_some()
-        added, looked_at = self._added, tree.looked_at
+        added, looked_at = self._added, masks.looked_at
         found = search(asked)
-        effort.looked_at += tree.looked_at - looked_at
-        if found is None:  # there are too many ways
-            added, found = 0, False
+        effort.looked_at += masks.looked_at - looked_at
         if not found and added < len(patterns):
             effort.looked_at += len(patterns) - added
             return any(compare(pattern, asked) for pattern in patterns[added:])
@@ -98,7 +96,7 @@ class PatternSet:
     def _add_some(self) -> None:
         some = self._patterns[self._added : self._added + ADDED_AT_ONCE]
         for pattern in some:
-            self._tree.add(pattern)
+            self._masks.add(pattern)
         self._added += len(some)
         self._effort.looked_at += _PLACES_OF_ADDED * len(some)
 

@@ -65,14 +65,9 @@ _Meetings = Iterator[tuple[_Branch, _Branch, _Branch]]
 
 
 class PatternTree:
-    """Patterns, each any number of times. Malformed ones are compared as `overlaps` does.
-
-    Attributes:
-        looked_at: how many places answers about one subject or pattern have looked at so far.
-    """
+    """Patterns, each any number of times. Malformed ones are compared as `overlaps` does."""
 
     def __init__(self, patterns: Iterable[bytes] = ()) -> None:
-        self.looked_at = 0
         self._root = _Branch()
         self._tokens = 0
         for pattern in patterns:
@@ -197,69 +192,27 @@ class PatternTree:
         """Tell whether one of the patterns matches a literal subject; None if there are too many
         ways through the tree."""
         tokens = subject.split(b".")
-        return False if b"" in tokens else self._leads_through(tokens, len(tokens))
-
-    def includes(self, pattern: bytes) -> bool | None:
-        """Tell whether one of the patterns matches whatever a well-formed one matches; None if
-        there are too many ways through the tree."""
-        tokens = pattern.split(b".")
-        # Only a `>` includes another.
-        return self._leads_through(tokens, len(tokens) - (tokens[-1] == b">"))
-
-    def _leads_through(self, tokens: list[bytes], stop: int) -> bool | None:
-        """Tell whether a pattern goes all the way along some tokens, or ends with a `>` before.
-
-        Args:
-            stop: which tokens are left to a `>`, from one on.
-        """
-        end, steps_left, looked_at = len(tokens), _WAYS_MAX, 0
+        if b"" in tokens:
+            return False
+        end, steps_left = len(tokens), _WAYS_MAX
         waiting = [(self._root, 0)]
-        found: bool | None = False
         while waiting:
             place, at = waiting.pop()
-            looked_at += 1
-            if place.count if at == end else place.tails:
-                found = True
-                break
-            if at >= stop:
+            if at == end:
+                if place.count:
+                    return True
                 continue
+            if place.tails:
+                return True
             if place.star is not None:
                 steps_left -= 1
                 if not steps_left:
-                    found = None
-                    break
+                    return None
                 waiting.append((place.star, at + 1))
             below = place.literals.get(tokens[at])
             if below is not None:
                 waiting.append((below, at + 1))
-        self.looked_at += looked_at
-        return found
-
-    def overlaps_one(self, pattern: bytes) -> bool:
-        """Tell whether a well-formed pattern overlaps one of the tree."""
-        tokens = pattern.split(b".")
-        end, looked_at, found = len(tokens), 0, False
-        waiting = [(self._root, 0)]
-        while waiting and not found:
-            place, at = waiting.pop()
-            looked_at += 1
-            if at == end:
-                found = place.count > 0
-                continue
-            token = tokens[at]
-            if token == b">":
-                found = place.below > 0
-            elif place.tails:
-                found = True
-            elif token == b"*":
-                waiting.extend((below, at + 1) for below in place.children())
-            else:
-                if place.star is not None:
-                    waiting.append((place.star, at + 1))
-                if (literal := place.literals.get(token)) is not None:
-                    waiting.append((literal, at + 1))
-        self.looked_at += looked_at + len(waiting)
-        return found
+        return False
 
     def meets(self, pattern: bytes, steps_left: int) -> InSteps[int]:
         """Return how many steps are left, or -1 when a pattern overlaps one in the tree."""
