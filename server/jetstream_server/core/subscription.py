@@ -7,7 +7,7 @@ all `Subscription`s in an account's sublist. They differ in their `Receiver`.
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, Self, cast
 
 from jetstream_server.base.limits import SUBJECT_BYTES_OF_OP
 from jetstream_server.core.answers import Answers
@@ -48,6 +48,14 @@ class Receiver(Protocol):
 
     def receive(self, stretch: Stretch) -> None:
         """Take messages; all matched the subscription."""
+        ...
+
+
+class ChoosingReceiver(Receiver, Protocol):
+    """A receiver that does not take all that its subscriptions match."""
+
+    def chooses(self, subscription: Subscription, subject: bytes, sender: Sender | None) -> bool:
+        """Tell whether it takes messages on a subject that a subscription of its own matches."""
         ...
 
 
@@ -103,7 +111,7 @@ class Subscription:
         max_messages: automatic UNSUB after this many deliveries; 0 is never.
         closed: set when removed, so that holders of a stale match notice.
         weight: how many deliveries to a client take as long as one to it.
-        is_filtered: it reaches what its client must not be sent.
+        is_filtered: it matches what its receiver may not take: that is one that chooses.
     """
 
     subject: bytes
@@ -120,6 +128,12 @@ class Subscription:
 
     def __repr__(self) -> str:
         return f"Subscription({self.subject!r}, queue={self.queue!r}, sid={self.sid!r})"
+
+    def takes(self, subject: bytes, sender: Sender | None) -> bool:
+        """Tell whether its receiver takes messages on a subject that it matches."""
+        if not self.is_filtered:
+            return True
+        return cast(ChoosingReceiver, self.receiver).chooses(self, subject, sender)
 
 
 @dataclass(slots=True, eq=False)

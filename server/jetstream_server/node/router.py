@@ -34,6 +34,10 @@ from jetstream_server.protocol.ops import PubRun
 
 # Far above what one account's hot subjects need; a flood of one-off subjects is forgotten.
 ROUTES_MAX = 65536
+# What these hold, in subjects and in lists of subscriptions: a client may say subjects of some
+# thousand bytes, and have each reach some thousand of its subscriptions, and never the same.
+ROUTES_BYTES_MAX = 32 * 1024 * 1024
+_BYTES_OF_REACHED = 48
 # What a message costs, in deliveries, above which it is looked whether there is time for it.
 COST_AT_ONCE_MAX = 64
 # What few are sent together takes no time up to here, and is not divided up to there.
@@ -62,8 +66,8 @@ class Targets:
 
     Attributes:
         only: who gets all of it, if that is a single subscription without a queue.
-        plain: subscriptions without a queue.
-        queues: the members of each queue group.
+        plain: subscriptions without a queue; of very many, those that are alone in theirs as well.
+        queues: the members of each other queue group.
         width: how many get each message.
         cost: how much that is, measured in deliveries; members that get none are passed over.
         is_within: somebody is among them who is within the server, as a stream is.
@@ -95,6 +99,10 @@ class Targets:
             self.is_within = self.is_within or any(not group[0].outlet for group in self.queues)
         self.repeats = False
         if self.cost > COST_AT_ONCE_MAX:
+            # Who is alone in a group gets what it would get without one.
+            alone = [group[0] for group in self.queues if len(group) == 1]
+            self.queues = tuple([group for group in self.queues if len(group) > 1])
+            self.plain = (*self.plain, *alone)
             clients: dict[Outlet | Subscription, list[Subscription]] = {}
             for each in self.plain:
                 client = each if each.outlet is None else each.outlet
@@ -139,6 +147,7 @@ class Router:
             {} for _ in range(subjects.TAIL_TOKENS_MAX + 1)
         ]
         self._shared: dict[tuple[object, ...], Targets] = {}
+        self._routes_bytes = 0
         self._generation = -1
 
     def route(
@@ -189,10 +198,11 @@ class Router:
                 cut = min(cut, index + at_once)
                 deliveries.left -= targets.singly * (cut - index)
             if (only := targets.only) is not None:
-                if not self._deliver_to_one(only, run, index, cut, sender, now) and (
-                    sender is not None
-                ):
-                    sender.unanswered(run, index, cut)
+                if not self._deliver_to_one(only, run, index, cut, sender, now):
+                    if sender is not None:
+                        sender.unanswered(run, index, cut)
+                elif only.is_filtered and sender is not None:
+                    self._tell_what_nobody_takes(targets, run, index, cut, sender)
             elif (
                 targets.cost <= COST_AT_ONCE_MAX
                 and targets.width * run.span(index, cut) <= COPIED_UNCOUNTED_BYTES_MAX
@@ -352,10 +362,26 @@ class Router:
                     self._containment.contain(error, now)
         for group in queues:
             reached |= self._deliver_to_group(group, run, index, cut, sender, now)
-        if not reached and sender is not None and last == targets.width:
-            told = sender.unanswered(run, index, cut)
-            self._deliveries.left -= told * _DELIVERIES_OF_UNANSWERED
+        if sender is not None and last == targets.width:
+            if not reached:
+                told = sender.unanswered(run, index, cut)
+                self._deliveries.left -= told * _DELIVERIES_OF_UNANSWERED
+            elif all(each.is_filtered for each in chain(targets.plain, *targets.queues)):
+                self._tell_what_nobody_takes(targets, run, index, cut, sender)
         return reached
+
+    def _tell_what_nobody_takes(
+        self, targets: Targets, run: PubRun, start: int, stop: int, sender: Sender
+    ) -> None:
+        """Tell the sender of messages that reach only those who do not take them."""
+        reached = (*targets.plain, *chain.from_iterable(targets.queues))
+        for index in range(start, stop):
+            if not run.reply(index):
+                continue
+            subject = run.subject(index)
+            if not any(each.takes(subject, sender) for each in reached):
+                told = sender.unanswered(run, index, index + 1)
+                self._deliveries.left -= told * _DELIVERIES_OF_UNANSWERED
 
     def _deliver_to_clients(
         self,
@@ -398,6 +424,8 @@ class Router:
             group = tuple(member for member in group if not _is_own(member, sender))
         for index in range(start, stop):
             for member in in_turn(group, self._random):
+                if member.is_filtered and not member.takes(run.subject(index), sender):
+                    continue
                 if self._deliver_to_one(member, run, index, index + 1, sender, now):
                     reached = True
                     break
@@ -445,7 +473,9 @@ class Router:
             members = list(in_turn(group, self._random))
             others = [each for each in members if sender.echo or not _is_own(each, sender)]
             if others:
-                yield others[0], False
+                subject = run.subject(0)
+                takers = (each for each in others if each.takes(subject, sender))
+                yield next(takers, others[0]), False
             elif members:
                 yield members[0], True
 
@@ -466,6 +496,7 @@ class Router:
         for family in self._families:
             family.clear()
         self._shared.clear()
+        self._routes_bytes = 0
         self._generation = self._sublist.generation
 
     def _targets(self, subject: bytes) -> Targets:
@@ -476,7 +507,8 @@ class Router:
                 return known
         if (known := self._routes.get(subject)) is not None:
             return known
-        if len(self._routes) + sum(map(len, self._families)) > ROUTES_MAX:
+        count = len(self._routes) + sum(map(len, self._families))
+        if count > ROUTES_MAX or self._routes_bytes > ROUTES_BYTES_MAX:
             self._forget()
         looked_at = self._sublist.looked_at
         family, place = self._routes, subject
@@ -497,11 +529,15 @@ class Router:
             + match.size // _REACHED_OF_SUBJECT
         )
         targets = family[place] = self._share(match)
+        self._routes_bytes += len(place)
         return targets
 
     def _share(self, match: Match) -> Targets:
         targets = Targets(match)
-        return self._shared.setdefault(targets.key, targets)
+        known = self._shared.setdefault(targets.key, targets)
+        if known is targets:
+            self._routes_bytes += _BYTES_OF_REACHED * match.size
+        return known
 
 
 def _cost_of_servers(targets: Targets, run: PubRun, start: int, stop: int) -> int:

@@ -15,7 +15,7 @@ Specification: docs/reference/protocol.md.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from random import Random
 from typing import Any, Protocol
 
@@ -23,8 +23,9 @@ from jetstream_server.base.limits import SUBJECT_BYTES_OF_OP
 from jetstream_server.config.options import ServerOptions
 from jetstream_server.core.answers import Answers
 from jetstream_server.core.containment import Containment, Incident
+from jetstream_server.core.deliveries import cost_of
 from jetstream_server.core.subject import is_literal
-from jetstream_server.core.subscription import Stretch, Subscription, ops_of
+from jetstream_server.core.subscription import Sender, Stretch, Subscription, ops_of
 from jetstream_server.core.workload import Workload
 from jetstream_server.jetstream.wire.go_time import format_time
 from jetstream_server.kernels import frames
@@ -429,16 +430,15 @@ class Session:
         subscription = stretch.subscription
         if self.closing or subscription.closed:
             return
-        start, stop = stretch.start, stretch.stop
+        permissions = self._rights.permissions
+        if permissions is not None and (self._unreviewed or subscription.is_filtered):
+            self._deliver_filtered([subscription], stretch, permissions.subscribe)
+            return
+        run, start, stop = stretch.run, stretch.start, stretch.stop
         if subscription.max_messages:
             stop = min(stop, start + subscription.max_messages - subscription.delivered)
             if start >= stop:
                 return
-        run = stretch.run
-        permissions = self._rights.permissions
-        if permissions is not None and (self._unreviewed or subscription.is_filtered):
-            self._deliver_filtered(stretch, range(start, stop), permissions.subscribe)
-            return
         data, content_bytes = frames.encode_messages(
             run.chunk, run.fields, start, stop, subscription.sid, self.headers
         )
@@ -446,42 +446,80 @@ class Session:
 
     def receive_for_each(self, subscriptions: list[Subscription], stretch: Stretch) -> None:
         """Deliver published messages once for each of several subscriptions, none of which has
-        ended; in one go, unless something has to be looked at for one of them."""
-        if self.closing:
-            return
+        ended; in one go, unless it may end now."""
+        self._receive_for_each(subscriptions, stretch, is_late=False)
+
+    def _receive_for_each(
+        self, subscriptions: list[Subscription], stretch: Stretch, *, is_late: bool
+    ) -> None:
         run, start, stop = stretch.run, stretch.start, stretch.stop
-        if not all(map(self._takes_everything, subscriptions)):
-            for each in subscriptions:
+        permissions, whole = self._rights.permissions, list[Subscription]()
+        filtered: dict[bytes, list[Subscription]] = {}
+        for each in subscriptions:
+            if each.max_messages and each.max_messages - each.delivered <= stop - start:
                 self.receive(Stretch(run, start, stop, each, stretch.sender, stretch.now))
+            elif permissions is None or not (self._unreviewed or each.is_filtered):
+                whole.append(each)
+            else:
+                queue = each.queue if permissions.subscribe.names_queues else b""
+                filtered.setdefault(queue, []).append(each)
+        if whole:
+            self._send_for_each(whole, run, start, stop, stretch.now)
+        for alike in filtered.values():
+            assert permissions is not None, "they are filtered"
+            self._deliver_filtered(alike, stretch, permissions.subscribe, is_late=is_late)
+
+    def _send_for_each(
+        self, subscriptions: list[Subscription], run: PubRun, start: int, stop: int, now: int
+    ) -> None:
+        """Send messages, if there are any, once for each of some subscriptions."""
+        if self.closing or start >= stop:
             return
+        count = stop - start
         sids = [each.sid for each in subscriptions]
         data, content_bytes = frames.encode_for_each(
             run.chunk, run.fields, start, stop, sids, self.headers
         )
+        self._send_messages(data, count * len(sids), content_bytes, now)
         for each in subscriptions:
-            each.delivered += stop - start
-        self._send_messages(data, (stop - start) * len(sids), content_bytes, stretch.now)
+            each.delivered += count
+            if 0 < each.max_messages <= each.delivered:
+                self._end(each)
 
-    def _takes_everything(self, subscription: Subscription) -> bool:
-        """Tell whether it does not depend on the messages which ones a subscription is sent."""
-        if subscription.max_messages:
-            return False
-        if self._rights.permissions is None:
+    def chooses(self, subscription: Subscription, subject: bytes, sender: Sender | None) -> bool:
+        """Tell whether the client may be sent messages on a subject."""
+        permissions = self._rights.permissions
+        if permissions is None:
             return True
-        return not self._unreviewed and not subscription.is_filtered
+        self.account.router.spend(DELIVERIES_OF_FILTERED)
+        return permissions.subscribe.delivers(subject, subscription.queue)
 
     def _deliver_filtered(
-        self, stretch: Stretch, indices: Iterable[int], rules: SubjectRules
+        self,
+        subscriptions: list[Subscription],
+        stretch: Stretch,
+        rules: SubjectRules,
+        *,
+        is_late: bool = False,
     ) -> None:
         """Deliver those messages of a stretch that the client may be sent, until it has had enough
-        of them; whoever has published them waits where there is no time for more."""
-        run, subscription, answers = stretch.run, stretch.subscription, stretch.answers
-        queue, router = subscription.queue, self.account.router
-        for index in indices:
+        of them; whoever has published them waits where there is no time for more.
+
+        Args:
+            subscriptions: one, or several about which the rules say the same, and which these
+                messages do not end.
+            is_late: nobody has counted yet what it takes to deliver them to several.
+        """
+        run, answers, count = stretch.run, stretch.answers, len(subscriptions)
+        queue, router = subscriptions[0].queue, self.account.router
+        first = index = stretch.start  # those from `first` on are delivered together
+        while index < stretch.stop and not self.closing:
+            if count == 1 and subscriptions[0].closed:  # it has had as many as it wanted
+                break
             if answers is not None and not router.has_time_for_few:
-                answers.postpone(_Filtered(self, stretch, index))
+                answers.postpone(_Filtered(self, subscriptions, stretch, index))
                 answers.look_again()
-                return
+                break
             subject, looked_at = run.subject(index), rules.looked_at
             is_delivered = rules.delivers(subject, queue)
             router.spend(
@@ -489,11 +527,16 @@ class Session:
                 + len(subject) // SUBJECT_BYTES_OF_OP
                 + (rules.looked_at - looked_at) // _PLACES_OF_DELIVERY
             )
-            if is_delivered:
-                data, content_bytes = frames.encode_messages(
-                    run.chunk, run.fields, index, index + 1, subscription.sid, self.headers
-                )
-                self.deliver_frames(subscription, data, 1, stretch.now, content_bytes)
+            if is_delivered and is_late and count > 1:
+                router.spend(cost_of(1, count, count * run.span(index, index + 1)))
+            if not is_delivered:
+                self._send_for_each(subscriptions, run, first, index, stretch.now)
+                first = index + 1
+            index += 1
+            if count == 1 and subscriptions[0].max_messages:  # it may have had enough
+                self._send_for_each(subscriptions, run, first, index, stretch.now)
+                first = index
+        self._send_for_each(subscriptions, run, first, index, stretch.now)
 
     def deliver_frames(
         self,
@@ -520,8 +563,11 @@ class Session:
         """Send encoded frames; neither the subscription nor the session has ended."""
         subscription.delivered += count
         self._send_messages(data, count, content_bytes, now)
-        if not subscription.max_messages or subscription.delivered < subscription.max_messages:
-            return
+        if 0 < subscription.max_messages <= subscription.delivered:
+            self._end(subscription)
+
+    def _end(self, subscription: Subscription) -> None:
+        """End a subscription that has had enough messages."""
         if self._subscriptions.remove(subscription):  # one message may end ten thousand of them
             subscription.closed = True
             self._node.give_up_subscriptions(self.account, [subscription])
@@ -644,6 +690,8 @@ class Session:
         self._adopt()
         if self._rights.permissions is not None:
             subscriptions = list(self._subscriptions)
+            for each in subscriptions:
+                each.is_filtered = True
             self._unreviewed += len(subscriptions)
             self._node.review(self, subscriptions)
 
@@ -775,17 +823,26 @@ class _Filtered:
     """Messages on their way to a client that may not be sent all of them. Postponable: who
     publishes them is not heard meanwhile."""
 
-    __slots__ = ("_start", "_stretch", "_to")
+    __slots__ = ("_start", "_stretch", "_subscriptions", "_to")
 
-    def __init__(self, to: Session, stretch: Stretch, start: int) -> None:
+    def __init__(
+        self, to: Session, subscriptions: list[Subscription], stretch: Stretch, start: int
+    ) -> None:
         self._to = to
+        self._subscriptions = subscriptions
         self._stretch = stretch
         self._start = start
 
     def receive(self, now: int) -> None:
         """Deliver as many of them as a turn has time for."""
-        of = self._stretch
-        self._to.receive(Stretch(of.run, self._start, of.stop, of.subscription, of.sender, now))
+        of, left = self._stretch, [each for each in self._subscriptions if not each.closed]
+        if not left:
+            return
+        rest = Stretch(of.run, self._start, of.stop, left[0], of.sender, now)
+        if len(left) == 1:
+            self._to.receive(rest)
+        else:
+            self._to._receive_for_each(left, rest, is_late=True)
 
 
 class _HeardLater:

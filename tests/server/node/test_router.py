@@ -141,6 +141,22 @@ def test_the_cache_does_not_grow_without_bound(sublist, router, monkeypatch):
     assert len(router._routes) <= 15
 
 
+def test_what_the_cache_holds_has_a_bound_in_bytes(sublist, router, monkeypatch):
+    monkeypatch.setattr("jetstream_server.node.router.ROUTES_BYTES_MAX", 10_000)
+    for _ in range(30):
+        listen(sublist, b">")
+    singles = [listen(sublist, b"s.%d" % n) for n in range(50)]
+    router.route(run_of(*(b"s.%d" % n for n in range(50))), None, 0)
+    assert [each.messages for each in singles] == [[n] for n in range(50)]
+    assert len(router._routes) == len(router._shared) <= 8
+    router.route(run_of(*(b"%04000d" % n for n in range(50))), None, 0)
+    assert len(router._routes) <= 4 and len(router._shared) == 1
+    few = [b"s.%d" % n for n in range(3)]
+    for _ in range(5):  # what is not much is not counted again each time
+        router.route(run_of(*few), None, 0)
+    assert set(few) <= router._routes.keys()
+
+
 def test_acks_are_routed_by_what_they_share(sublist, router):
     stream = b"$JS.ACK.S.C"
     acks = listen(sublist, stream + b".*.*.*.*.*")
@@ -298,6 +314,21 @@ def test_of_very_many_those_of_one_client_are_sent_together_and_each_once(sublis
     assert all(each.messages == [0, 2] for each in others) and publisher.unheard == [1]
     if left > 1000:
         assert [client.calls for client in clients] == [2, 2, 2]
+
+
+def test_of_very_many_who_is_alone_in_a_group_is_sent_as_if_in_none(sublist):
+    client, pair = ManyAtOnce(), [ManyAtOnce() for _ in range(2)]
+    for number in range(100):
+        queue = b"q%d" % number
+        sublist.insert(Subscription(b"a", client, queue=queue, sid=b"%d" % number, outlet=client))
+    for each in pair:
+        sublist.insert(Subscription(b"a", each, queue=b"pair", sid=b"p", outlet=each))
+    publisher = Publisher()
+    Turns(sublist, DELIVERIES_OF_TURN_MAX).publish(run_of(b"a", b"a", b"b"), publisher)
+    assert sorted(client.heard) == sorted((b"%d" % n, at) for n in range(100) for at in (0, 1))
+    assert client.calls == 1
+    assert sorted(pair[0].heard + pair[1].heard) == [(b"p", 0), (b"p", 1)]
+    assert publisher.unheard == [2]
 
 
 @pytest.mark.parametrize("echo", [True, False])

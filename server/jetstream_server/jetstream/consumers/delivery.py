@@ -91,6 +91,19 @@ class Delivery:
         match = self._sublist.match(subject)
         return resolved(match, subject) if subject.startswith(REPLY_PREFIX) else match
 
+    def permitted_match(self, subject: bytes) -> Match:
+        """Return what a subject of this account reaches, without those who may not be sent what is
+        published to it."""
+        match = self._sublist.match(subject)
+        only = match.only
+        if only is not None and not only.is_filtered:  # as nearly always
+            return match
+        if not any(each.is_filtered for each in chain(match.plain, *match.queues)):
+            return match
+        plain = [each for each in match.plain if each.takes(subject, None)]
+        groups = [[each for each in group if each.takes(subject, None)] for group in match.queues]
+        return Match(plain, [group for group in groups if group])
+
     def is_congested(self, match: Match) -> bool:
         """Tell whether everybody behind a match has too much unsent output."""
         only = match.only

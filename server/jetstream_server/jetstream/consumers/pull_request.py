@@ -39,6 +39,9 @@ _FIELD_TYPES: dict[str, type] = {
     "priority": int,
 }
 _NUMBER_MAX = 2**63 - 1
+# Of a group and of a pin, which are 16 and 22 characters: a request is kept as long as it waits,
+# and what is longer than this is none of either, cut or not.
+_NAME_KEPT = 64
 _ODD_UNITS = 0.5  # of the workload, to read an odd one
 
 
@@ -149,10 +152,10 @@ def parse_request(
         no_wait=fields.get("no_wait", False),
         heartbeat_ns=max(heartbeat, 0),
         heartbeat_at=now + heartbeat if heartbeat > 0 else 0,
-        group=fields.get("group", ""),
+        group=fields.get("group", "")[:_NAME_KEPT],
         min_pending=fields.get("min_pending", 0),
         min_ack_pending=fields.get("min_ack_pending", 0),
-        pin=fields.get("id", ""),
+        pin=fields.get("id", "")[:_NAME_KEPT],
         priority=fields.get("priority", 0),
     )
 

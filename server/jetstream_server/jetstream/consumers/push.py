@@ -79,7 +79,7 @@ class Push:
 
     def has_interest(self) -> bool:
         """Tell whether the subscription is there that makes this consumer deliver."""
-        match = self._shared.delivery.match(self.subject)
+        match = self._shared.delivery.permitted_match(self.subject)
         if not self._group:
             return bool(match.plain)
         return any(members[0].queue == self._group for members in match.queues)
@@ -106,7 +106,7 @@ class Push:
         if not shared.progress.cursor.look_ahead(SUBJECTS_AT_ONCE):
             shared.wake()
             return
-        match = shared.delivery.match(self.subject)
+        match = shared.delivery.permitted_match(self.subject)
         if match.size > 1:  # each is asked whether it reads
             shared.stream.context.workload.spend(match.size / _ASKED_OF_UNIT)
         budget, offers = TURN_BYTES, 0

@@ -14,6 +14,7 @@ from jetstream_server.core.transform import Transform
 from jetstream_server.jetstream.configs.stream_config import SubjectTransform
 
 _REMEMBERED_MAX = 65536
+_REMEMBERED_BYTES_MAX = 16 * 1024 * 1024  # as who publishes chooses how long subjects are
 
 
 class Renaming:
@@ -30,6 +31,7 @@ class Renaming:
         ]
         self._is_constant = not any("random" in rule.dest.lower() for rule in transforms)
         self._known: dict[bytes, bytes] = {}
+        self._known_bytes = 0
 
     def __bool__(self) -> bool:
         """Return whether anything may be renamed."""
@@ -42,9 +44,11 @@ class Renaming:
             return known
         renamed = self._find(subject)
         if self._is_constant:
-            if len(self._known) >= _REMEMBERED_MAX:
+            if len(self._known) >= _REMEMBERED_MAX or self._known_bytes >= _REMEMBERED_BYTES_MAX:
                 self._known.clear()
+                self._known_bytes = 0
             self._known[subject] = renamed
+            self._known_bytes += len(subject) + len(renamed)
         return renamed
 
     def _find(self, subject: bytes) -> bytes:

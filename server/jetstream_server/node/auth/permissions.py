@@ -90,6 +90,12 @@ class SubjectRules:
         return self._allow is None and not self.denied
 
     @property
+    def names_queues(self) -> bool:
+        """Return whether an entry is about subscriptions with some queues only."""
+        entries = (self._deny, self._allow)
+        return any(each is not None and each.of_groups is not None for each in entries)
+
+    @property
     def looked_at(self) -> int:
         """Return how many places in trees, and patterns of more than a few, decisions have taken so
         far."""

@@ -47,6 +47,13 @@ def test_every_field():
     assert request.pending_fields == b"Nats-Pending-Messages: 3\r\nNats-Pending-Bytes: 50\r\n"
 
 
+def test_of_long_names_not_all_is_kept_and_what_is_kept_is_none_that_there_is():
+    long_name = b"g" * 500_000
+    request = parse_request(b"in", b'{"group":"%b","id":"%b"}' % (long_name, long_name), NOW)
+    for kept in (request.group, request.pin):
+        assert 22 < len(kept) < 100
+
+
 @pytest.mark.parametrize(
     ("body", "reason"),
     [

@@ -52,6 +52,23 @@ def test_every_plain_subscriber_gets_a_copy(filled, make_client):
     assert payloads(account.client) == payloads(other) == [b"1", b"2", b"3"]
 
 
+@pytest.mark.parametrize("group", ["", "q"])
+def test_who_may_not_be_sent_what_is_published_there_is_sent_nothing(filled, make_client, group):
+    """A client to whom `d.secret` is denied listened to `d.*` and was sent all."""
+    account, stream = filled
+    restricted, other = make_client(), make_client()
+    restricted.chooses = lambda subscription, subject, sender: subject != b"d.secret"
+    denied = account.subscribe(b"d.*", queue=group.encode(), client=restricted)
+    denied.is_filtered = True
+    fields = {"deliver_group": group} if group else {}
+    consumer = account.create(stream, deliver_subject="d.secret", durable_name="P", **fields)
+    assert "push_bound" not in consumer.info(account.now)
+    account.subscribe(b"d.*", queue=group.encode(), client=other)
+    assert payloads(other) == [b"1", b"2", b"3"] and payloads(restricted) == []
+    account.create(stream, deliver_subject="d.open", **fields)
+    assert len(payloads(other) + payloads(restricted)) == (3 if group else 6)
+
+
 def test_the_more_listen_the_fewer_messages_are_for_one_turn(account, make_client, monkeypatch):
     """Each message is sent to all of them, so the first ones of a turn are not all there are."""
     stream = account.stream()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
+import pytest
 from jetstream_server.jetstream.configs.stream_config import SubjectTransform
 from jetstream_server.jetstream.origins.renaming import Renaming
 
@@ -33,3 +34,14 @@ def test_rules_that_only_select_rename_nothing() -> None:
 def test_a_random_part_is_drawn_each_time() -> None:
     found = renaming(("o.*", "{{random(1000000)}}.$1"))
     assert len({found.apply(b"o.1") for _ in range(20)}) > 1
+
+
+def test_what_is_remembered_has_a_bound_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = "jetstream_server.jetstream.origins.renaming"
+    monkeypatch.setattr(f"{module}._REMEMBERED_BYTES_MAX", 10_000)
+    found = renaming(("o.*", "z.$1"))
+    for number in range(100):
+        token = b"%01000d" % number
+        assert found.apply(b"o." + token) == b"z." + token
+        assert sum(len(a) + len(b) for a, b in found._known.items()) < 13_000
+    assert found._known

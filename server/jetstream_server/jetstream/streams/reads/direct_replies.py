@@ -28,7 +28,9 @@ class DirectReplies:
     def __init__(
         self, output: Output, target: Subscription | None, answers: Answers | None
     ) -> None:
-        if target is not None and (target.outlet is None or target.max_messages):
+        if target is not None and (
+            target.outlet is None or target.max_messages or target.is_filtered
+        ):
             target = None
         self.target = target
         self.room_bytes = OUTBOX_HIGH_BYTES if answers is None else answers.room_bytes

@@ -28,9 +28,12 @@ class Recorded:
             answers.owed.append(size)
 
 
-def target(*, headers: bool = True, max_messages: int = 0) -> Any:
+def target(*, headers: bool = True, max_messages: int = 0, is_filtered: bool = False) -> Any:
     return SimpleNamespace(
-        sid=b"7", outlet=SimpleNamespace(headers=headers), max_messages=max_messages
+        sid=b"7",
+        outlet=SimpleNamespace(headers=headers),
+        max_messages=max_messages,
+        is_filtered=is_filtered,
     )
 
 
@@ -51,7 +54,13 @@ def test_frames_for_one_client_leave_together() -> None:
 
 
 @pytest.mark.parametrize(
-    "to", [None, target(max_messages=1), SimpleNamespace(outlet=None, max_messages=0)]
+    "to",
+    [
+        None,
+        target(max_messages=1),
+        target(is_filtered=True),
+        SimpleNamespace(outlet=None, max_messages=0),
+    ],
 )
 def test_the_router_takes_the_others(to: Any) -> None:
     assert replied(to) == [(b"r.1", HEADERS, b"one"), (b"r.2", b"", b"")]
