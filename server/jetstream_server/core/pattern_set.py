@@ -15,7 +15,7 @@ from jetstream_server.core.pattern_masks import PatternMasks
 from jetstream_server.core.subject import is_subset, matches, overlaps
 
 COMPARED_MAX = 4
-ADDED_AT_ONCE = 500  # patterns
+ADDED_AT_ONCE = 2000  # patterns
 _PLACES_OF_ADDED = 6  # looked at in the time that it takes to add one
 
 
