@@ -191,6 +191,8 @@ ATOMIC_PUBLISH_DUPLICATE_MESSAGE = _row(
     10201, 400, "atomic publish batch contains duplicate message id"
 )
 ATOMIC_PUBLISH_TOO_MANY_INFLIGHT = _row(10210, 429, "atomic publish too many inflight")
+# The same refusal for what the genuine server does not bound.
+ATOMIC_PUBLISH_NO_ROOM = Refusal(429, 10210, "atomic publish too many inflight: {}")
 MESSAGE_SCHEDULES_DISABLED = _row(10188, 400, "message schedules is disabled")
 MESSAGE_SCHEDULES_PATTERN_INVALID = _row(10189, 400, "message schedules pattern is invalid")
 MESSAGE_SCHEDULES_TARGET_INVALID = _row(10190, 400, "message schedules target is invalid")

@@ -108,21 +108,24 @@ class BatchesOfStream(Generic[B]):
         self._open[batch_id] = batch
         self._count.count += 1
 
-    def hold(self, batch_id: bytes, message_bytes: int) -> bool:
-        """Note that a message of a batch is held in memory; return whether there is room for it.
+    def hold(self, batch_id: bytes, message_bytes: int) -> str:
+        """Note that a message of a batch is held in memory.
 
         Args:
             message_bytes: of its subject, headers and payload.
+
+        Returns:
+            What is full, for the refusal, where there is no room for it; then it is not noted.
         """
         size = message_bytes + MESSAGE_OVERHEAD_BYTES
         if self._held_bytes + size > HELD_OF_STREAM_MAX_BYTES:
-            return False
+            return f"open batches hold at most {HELD_OF_STREAM_MAX_BYTES} bytes of a stream"
         if self._limits.held_bytes + size > HELD_MAX_BYTES:
-            return False
+            return f"open batches hold at most {HELD_MAX_BYTES} bytes on the server"
         self._held[batch_id] = self._held.get(batch_id, 0) + size
         self._held_bytes += size
         self._limits.held_bytes += size
-        return True
+        return ""
 
     def keep(self, batch_id: bytes, now: int) -> None:
         """Note that a message of a batch has come; its deadline is now the latest of all."""

@@ -64,11 +64,12 @@ def test_what_is_held_is_bounded_by_stream_and_on_the_server(
     for batches in (one, other):
         for batch_id in (b"a", b"b"):
             batches.add(batch_id, Batch())
-    assert one.hold(b"a", 976) and one.hold(b"b", 0) and not one.hold(b"b", 0)
-    assert other.hold(b"a", 900) and limits.held_bytes == 2900 + 2 * 1024
-    assert not other.hold(b"b", 0), "the server has as much as it may"
+    assert not one.hold(b"a", 976) and not one.hold(b"b", 0)
+    assert one.hold(b"b", 0) == "open batches hold at most 3100 bytes of a stream"
+    assert not other.hold(b"a", 900) and limits.held_bytes == 2900 + 2 * 1024
+    assert other.hold(b"b", 0) == "open batches hold at most 5000 bytes on the server"
     assert one.forget(b"a") and limits.held_bytes == 900 + 2 * 1024
-    assert other.hold(b"b", 0) and one.hold(b"b", 0)
+    assert not other.hold(b"b", 0) and not one.hold(b"b", 0)
     one.close()
     other.close()
     assert limits.held_bytes == 0 and limits.atomic.count == 0

@@ -29,6 +29,7 @@ from jetstream_server.jetstream.context import Context
 from jetstream_server.jetstream.open_batches import BatchesOfStream
 from jetstream_server.jetstream.required_level import check_required_level
 from jetstream_server.jetstream.streams.batches.batch_storing import take_batch
+from jetstream_server.jetstream.streams.batches.crowded_out import CrowdedOut
 from jetstream_server.jetstream.streams.contents import Contents
 from jetstream_server.jetstream.streams.messages import publish_headers as names
 from jetstream_server.jetstream.streams.messages.candidate import Candidate
@@ -74,6 +75,7 @@ class AtomicBatches:
         self._context = context
         self._limits = context.batches
         self._open = BatchesOfStream[_OpenAtomicBatch](context.batches.atomic, context.batches)
+        self._crowded_out = CrowdedOut()
 
     def receive(self, message: Candidate, now: int) -> bytes:
         """Put a message aside, or store the batch when this is its commit.
@@ -100,11 +102,13 @@ class AtomicBatches:
             self._abandon(batch_id, "unsupported", now)
             raise
         if commit != b"eob":
-            if not self._open.hold(batch_id, message.content_bytes):
+            if full := self._open.hold(batch_id, message.content_bytes):
                 if batch.messages:
                     self._abandon(batch_id, "large", now)
                 self._open.forget(batch_id)
-                raise errors.ATOMIC_PUBLISH_TOO_MANY_INFLIGHT()
+                if not commit:
+                    self._crowded_out.note(batch_id, full)
+                raise errors.ATOMIC_PUBLISH_NO_ROOM(full)
             batch.messages.append(message)
             other = message.special.get(names.EXPECTED_LAST_SUBJECT_SEQUENCE_SUBJECT)
             if other and not commit and not is_literal(other):
@@ -151,8 +155,9 @@ class AtomicBatches:
                 raise errors.ATOMIC_PUBLISH_TOO_MANY_INFLIGHT()
             batch = _OpenAtomicBatch(now)
             self._open.add(batch_id, batch)
+            self._crowded_out.forget(batch_id)
         if batch is None and not is_too_large:
-            raise errors.ATOMIC_PUBLISH_INCOMPLETE_BATCH()
+            raise self._not_open(batch_id, commit)
         if (
             batch is not None
             and commit not in _COMMITS
@@ -169,6 +174,15 @@ class AtomicBatches:
         self._open.keep(batch_id, now)
         return batch
 
+    def _not_open(self, batch_id: bytes, commit: bytes) -> ApiError:
+        """Return the refusal of a message whose batch is not open, and which does not begin it."""
+        full = self._crowded_out.what_was_full(batch_id)
+        if not full:
+            return errors.ATOMIC_PUBLISH_INCOMPLETE_BATCH()
+        if commit:
+            self._crowded_out.forget(batch_id)
+        return errors.ATOMIC_PUBLISH_NO_ROOM(full)
+
     def _abandon(self, batch_id: bytes, reason: str, now: int) -> None:
         if self._open.forget(batch_id):
             text = batch_id.decode("utf-8", "replace")
@@ -181,6 +195,7 @@ class AtomicBatches:
     def close(self) -> None:
         """Forget every open batch, without a word: the stream ends, or no longer allows them."""
         self._open.close()
+        self._crowded_out.close()
 
     def expire(self, now: int) -> None:
         """Give up the batches that went on too slowly."""

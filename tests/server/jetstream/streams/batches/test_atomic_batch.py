@@ -200,11 +200,52 @@ def test_what_open_batches_hold_in_memory(
     assert code(send(bench, stream, 1, batch="c")) == 10210
     assert abandoned(bench) == [], "nothing of it was kept"
     assert code(send(bench, stream, 2, batch="b")) == 10210
-    assert code(send(bench, stream, 3, batch="b")) == 10176, "it is gone"
+    assert code(send(bench, stream, 2, batch="c")) == 10210, "nothing else would tell why"
     assert send(bench, stream, 3, "Nats-Batch-Commit: 1", batch="a")["count"] == 3
     assert send(bench, stream, 1, "X: " + "y" * 3000, batch="d")["error"]["err_code"] == 10210
     for batch in ("e", "f", "g"):
         assert send(bench, stream, 1, batch=batch) is None
+
+
+def test_why_a_batch_was_given_up_is_told_until_its_commit(
+    bench: Any, stream: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who publishes it may listen to nothing but the answer to the commit."""
+    monkeypatch.setattr(open_batches, "HELD_OF_STREAM_MAX_BYTES", 3000)
+    assert send(bench, stream, 1, batch="a") is None and send(bench, stream, 2, batch="a") is None
+    refused = send(bench, stream, 3, batch="a")
+    assert refused["error"] == {
+        "code": 429,
+        "err_code": 10210,
+        "description": "atomic publish too many inflight: "
+        "open batches hold at most 3000 bytes of a stream",
+    }
+    assert send(bench, stream, 4, batch="a") == refused
+    assert send(bench, stream, 5, "Nats-Batch-Commit: 1", batch="a") == refused
+    assert code(send(bench, stream, 5, "Nats-Batch-Commit: 1", batch="a")) == 10176, "it was told"
+    assert code(send(bench, stream, 2, batch="never")) == 10176
+
+
+def test_a_batch_that_there_was_no_room_for_may_begin_anew(
+    bench: Any, stream: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(open_batches, "HELD_OF_STREAM_MAX_BYTES", 3000)
+    for position in (1, 2):
+        assert send(bench, stream, position) is None
+    assert code(send(bench, stream, 3, "Nats-Batch-Commit: 1")) == 10210
+    assert code(send(bench, stream, 3, "Nats-Batch-Commit: 1")) == 10176, "the commit was told"
+    for position in (1, 2):
+        assert send(bench, stream, position) is None
+    assert code(send(bench, stream, 3)) == 10210
+    assert send(bench, stream, 1) is None
+    assert code(send(bench, stream, 3)) == 10176, "of the new one a message is missing"
+    assert code(send(bench, stream, 3)) == 10176
+    for position in (1, 2):
+        assert send(bench, stream, position) is None
+    assert code(send(bench, stream, 3)) == 10210
+    stream.reconfigure(bench.config(), bench.now)
+    stream.reconfigure(bench.config(allow_atomic=True), bench.now)
+    assert code(send(bench, stream, 4)) == 10176, "nothing is remembered of what was before"
 
 
 def test_the_largest_batch(bench: Any, stream: Any) -> None:
