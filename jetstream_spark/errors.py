@@ -12,6 +12,7 @@ one before it):
 
 ConnectorError
     RetryableError
+        BatchLostError            sink/refusals
         ConnectionFailedError     client/addresses, flow, handshake
         ConnectionLostError       client/flow, sink/covered_rows, object_publisher
         CredentialsOutdatedError  client/pool
@@ -68,6 +69,7 @@ from collections.abc import Sequence
 __all__ = [
     "AttemptSupersededError",
     "AuthenticationFailedError",
+    "BatchLostError",
     "ConnectionFailedError",
     "ConnectionLostError",
     "ConnectorError",
@@ -391,6 +393,13 @@ class NotAcknowledgedError(RetryableError):
     """Rows were published and the server never acknowledged them."""
 
     condition = "NOT_ACKNOWLEDGED"
+
+
+class BatchLostError(RetryableError):
+    """A batch was not stored, and none of its rows is at fault: there was no room for it, or not
+    all of it reached the stream in time."""
+
+    condition = "BATCH_LOST"
 
 
 class AttemptSupersededError(RetryableError):

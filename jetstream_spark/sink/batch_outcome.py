@@ -12,12 +12,17 @@ RowPlaces = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class RowRefusal:
-    """Rows that the stream did not take, by their places in the batch, and the server's reason."""
+    """Rows that the stream did not take, by their places in the batch, and the server's reason.
+
+    Attributes:
+        at: which of them the reason is about, counted from 0; None when nobody said that.
+    """
 
     places: RowPlaces
     code: int
     err_code: int
     text: str
+    at: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

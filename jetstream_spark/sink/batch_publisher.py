@@ -9,6 +9,9 @@ partition. What happens to a batch that was not stored, or not completely:
                                                            does not have are sent again as a batch
     a row of it is stored already (10201)                  the stream is looked into, and the batch
                                                            sent again without it
+    there was no room for it, too many batches are open,   the batch is sent again, for
+    or it was lost on its way: it took too long, a row     `outageTimeout`, and all answers to it
+    went elsewhere, the leader changed (10210, 10176)      are heard; then BatchLostError
     any other refusal                                      all of its rows are judged together
                                                            (`refused_rows.py`), as none is stored
 
@@ -28,18 +31,19 @@ import pyarrow.compute as pc
 from jetstream_spark.client.flow import Flow
 from jetstream_spark.client.operation import Operation
 from jetstream_spark.errors import ConnectionLostError, RowRefusedError, UnavailableError
-from jetstream_spark.sink.atomic_batch import write_atomic_batch
+from jetstream_spark.sink.atomic_batch import held_bytes, write_atomic_batch
 from jetstream_spark.sink.batch_outcome import BatchOutcome, RowPlaces
 from jetstream_spark.sink.covered_rows import CoveredRows, covered_row
 from jetstream_spark.sink.key_order import KeyOrder
 from jetstream_spark.sink.outgoing_rows import OutgoingRows, joined_rows
 from jetstream_spark.sink.recovery import Recovery
-from jetstream_spark.sink.refusals import DUPLICATE_IN_BATCH
+from jetstream_spark.sink.refusals import DUPLICATE_IN_BATCH, is_lost
 from jetstream_spark.sink.refused_rows import RefusedRows
 from jetstream_spark.sink.stored_rows import places_not_in, sequences_of
 
-# A partition that is one batch is held completely, here and at the server.
-PARTITION_BYTES_MAX = 256 << 20
+# A partition that is one batch is held completely, here and at the server. As the bundled server
+# counts, which holds 256 MiB of a stream: 1 MiB of that is for what a mapping adds to subjects.
+PARTITION_BYTES_MAX = 255 << 20
 # Of payloads that wait to be stored again.
 COVERED_BYTES_MAX = 8 << 20
 
@@ -127,11 +131,12 @@ class BatchPublisher:
         if not len(rows):
             return
         self._held.append((rows, numbers))
-        self._held_bytes += rows.nbytes
+        self._held_bytes += held_bytes(rows)
         count, most = sum(len(part) for _, part in self._held), self._options.atomic_rows
         if count > most or self._held_bytes > PARTITION_BYTES_MAX:
             size = f"{count} rows" if count > most else f"{self._held_bytes} bytes"
             limit = f"{most} rows" if count > most else f"{PARTITION_BYTES_MAX} bytes"
+            limit += "" if count > most else ", with headers and 1 KiB for each row"
             raise RowRefusedError(
                 int(numbers[-1]),
                 "",
@@ -160,10 +165,11 @@ class BatchPublisher:
         an earlier attempt had stored."""
         first, sequences = numbers, np.zeros(len(rows), dtype=np.int64)
         after, first_sent, tries = self.last_sequence, self._host.now(), 0
+        was_lost = False
         while len(rows):
             self._flow = yield from self._recovery.renewed(self._flow)
             try:
-                outcome = yield from self._send(rows, numbers)
+                outcome = yield from self._send(rows, numbers, hears_all=was_lost)
             except (TimeoutError, ConnectionLostError, UnavailableError) as error:
                 subject = bytes(rows.subject_column()[0].as_py())
                 lost = len(rows), subject, after, first_sent
@@ -175,17 +181,20 @@ class BatchPublisher:
                     self._refused.note_progress()
                 self._recovery.note_progress()
                 self.last_sequence = max(self.last_sequence, outcome.last_sequence)
-                tries += 1
+                is_lost_now = any(is_lost(one.err_code) for one in outcome.refusals)
+                was_lost |= is_lost_now
+                tries += not is_lost_now
                 keep, found, teller = yield from self._judge(outcome, rows, numbers, tries)
             self._recovery.witnesses.note_highest(teller, rows.ids, found)
             sequences[np.searchsorted(first, numbers)] = found
             rows, numbers = rows.at(keep), numbers[keep]
         return sequences
 
-    def _send(self, rows: OutgoingRows, numbers: RowPlaces) -> Operation[BatchOutcome]:
-        options, first = self._options, int(numbers[0])
-        to = options.stream, options.ack_timeout_s
-        return (yield from write_atomic_batch(self._flow, rows, *to, first))
+    def _send(
+        self, rows: OutgoingRows, numbers: RowPlaces, *, hears_all: bool
+    ) -> Operation[BatchOutcome]:
+        to, first = (self._options.stream, self._options.ack_timeout_s), int(numbers[0])
+        return (yield from write_atomic_batch(self._flow, rows, *to, first, hears_all=hears_all))
 
     # --- what was not stored ----------------------------------------------------------------
 

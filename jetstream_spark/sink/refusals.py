@@ -9,7 +9,7 @@ import json
 from typing import Any, NamedTuple
 
 from jetstream_spark.client.flow import Message
-from jetstream_spark.errors import ProtocolViolationError, PublishRefusedError
+from jetstream_spark.errors import BatchLostError, ProtocolViolationError, PublishRefusedError
 
 TOO_MANY_REQUESTS = 429
 IN_PROCESS = 10158
@@ -21,8 +21,10 @@ FAST_BATCHES_OFF = 10205
 
 # Not the leader; the same id is under way to the replicas; a batch forgotten under way.
 _BUSY_ERRORS = frozenset({10009, IN_PROCESS, BATCH_INCOMPLETE})
-# Batches that others have begun; one whose writer is gone is forgotten after 10 s.
+# Batches that others have begun, or what these hold; one whose writer is gone ends after 10 s.
 TOO_MANY_BATCHES = frozenset({10210, 10211})
+# There was no room for a batch, or not all of it arrived in time: that is no fault of any row.
+_LOST = TOO_MANY_BATCHES | {BATCH_INCOMPLETE}
 # The stream allows no batches, whatever is in them; the batch is longer than the server allows.
 _ABOUT_THE_STREAM = frozenset({10174, 10199, FAST_BATCHES_OFF})
 NOT_STORED = 10077  # with the store's own text: a limit of the stream, or its disk
@@ -39,13 +41,24 @@ _REMEDIES = {
     10166: "Set allow_msg_ttl on the stream, or leave the column ttl out.",
     FAST_BATCHES_OFF: "Set allow_batched on the stream, which can be done while it is in use.",
     10174: "Set allow_atomic on the stream, which can be done while it is in use.",
-    BATCH_INCOMPLETE: "A row of the batch may have a subject that the stream does not collect.",
-    10210: "Write with fewer tasks at once; a stream takes 50 batches at a time (limits.batch).",
-    10211: "Write with fewer tasks at once; a stream takes 1,000 fast batches (limits.batch).",
     10177: "Leave this header out, or set publishMode=each.",
     10199: "Lower atomicRows to the limit of the server (jetstream.limits.batch.max_msgs).",
     DUPLICATE_IN_BATCH: "A row of the batch is in the stream already and cannot be told from the "
     "others, because messages were removed since; run the write again after the duplicate_window.",
+}
+
+
+_REMEDIES_OF_LOST = {
+    BATCH_INCOMPLETE: "It took too long on its way (limits.batch.timeout of the server, 10 s), the "
+    "server or its leader changed, or a row went elsewhere: make sure that the stream collects the "
+    "subject of each row. Then write fewer bytes in a batch (a lower atomicRows; atomicUnit=block "
+    "if a partition need not be one batch), or set outageTimeout longer.",
+    10210: "Write with fewer tasks at once (coalesce), fewer bytes in a batch (a lower atomicRows; "
+    "atomicUnit=block if a partition need not be one batch), or set outageTimeout longer. A stream "
+    "takes 50 batches at a time, a server 1,000 (limits.batch); the bundled server holds 256 MiB "
+    "of a stream and 1 GiB in all.",
+    10211: "Write with fewer tasks at once, or set outageTimeout longer; a stream takes 1,000 fast "
+    "batches (limits.batch).",
 }
 
 
@@ -96,6 +109,24 @@ def is_passing(code: int, err_code: int) -> bool:
 def is_about_the_stream(err_code: int) -> bool:
     """Whether every row would be refused in the same way, so that no row becomes a dead letter."""
     return err_code in _ABOUT_THE_STREAM
+
+
+def is_lost(err_code: int) -> bool:
+    """Whether a batch is not stored for reasons that are none of its rows: nothing of them becomes
+    a dead letter, and the same batch may be stored a little later."""
+    return err_code in _LOST
+
+
+def lost(what: str, code: int, err_code: int, text: str, where: str = "") -> BatchLostError:
+    """The error for a batch that was lost again and again.
+
+    Args:
+        what: which stream did not take which rows.
+        code, err_code, text: the server's reason.
+        where: a sentence on how far it came, empty when that is not known.
+    """
+    why = f"{what}: {text} (code {code}, error {err_code}). {where}".rstrip()
+    return BatchLostError(f"{why} Nothing of that is stored.", _REMEDIES_OF_LOST[err_code])
 
 
 def refused(row: int, subject: str, code: int, err_code: int, text: str) -> PublishRefusedError:

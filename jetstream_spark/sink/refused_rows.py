@@ -1,6 +1,7 @@
 """What becomes of refused rows of a batch: they are sent again, dead letters, or an error.
 
-too many batches have been begun            again, for `outageTimeout`
+there is no room for the batch, too many    again, for `outageTimeout`; then BatchLostError. None
+have been begun, or it was lost on its way  of its rows becomes a dead letter
 the stream is busy, or has no leader        again, `publishRetries` times; without a leader, for
                                             `outageTimeout`. If that did not help, the next rows
                                             that are refused for the same reason are not waited for
@@ -17,21 +18,25 @@ from jetstream_spark.client.control import Control
 from jetstream_spark.client.operation import Host, Operation, Pause
 from jetstream_spark.client.patience import PASSING, Patience
 from jetstream_spark.errors import (
+    BatchLostError,
     ConnectorError,
     NoRespondersError,
     PublishRefusedError,
     RequestRefusedError,
 )
 from jetstream_spark.options.format_options import SinkOptions
+from jetstream_spark.sink.atomic_batch import held_bytes
 from jetstream_spark.sink.batch_outcome import RowPlaces, RowRefusal
 from jetstream_spark.sink.dead_letter import DeadLetter, dead_letter
 from jetstream_spark.sink.outgoing_rows import OutgoingRows
 from jetstream_spark.sink.refusals import (
+    BATCH_INCOMPLETE,
     NOBODY,
-    TOO_MANY_BATCHES,
     TOO_MANY_REQUESTS,
     is_about_the_stream,
+    is_lost,
     is_passing,
+    lost,
     refused,
 )
 
@@ -50,12 +55,12 @@ class RefusedRows:
         self._host = host
         self._options = options
         self._control = Control(host, options.connection, "writer")
-        self._crowd = Patience(host, options.connection.outage_timeout_s)
+        self._patience = Patience(host, options.connection.outage_timeout_s)
         self._final: set[tuple[int, int]] = set()  # reasons that did not go away, or never do
 
     def note_progress(self) -> None:
         """Something was stored."""
-        self._crowd.note_progress()
+        self._patience.note_progress()
 
     def judge(
         self, refusal: RowRefusal, rows: OutgoingRows, numbers: RowPlaces, tries: int
@@ -69,9 +74,10 @@ class RefusedRows:
 
         Raises:
             PublishRefusedError: they cannot be stored.
+            BatchLostError: there was no room for them, or they were lost, for `outageTimeout`.
         """
-        if refusal.err_code in TOO_MANY_BATCHES:
-            yield from self._crowd.wait(self._refused(rows, numbers, refusal), "a write")
+        if is_lost(refusal.err_code):
+            yield from self._patience.wait(self._lost(rows, numbers, refusal), "a write")
             return True
         reason = refusal.code, refusal.err_code
         if not is_passing(*reason):
@@ -80,12 +86,13 @@ class RefusedRows:
             yield Pause(self._host.now() + RETRY_PAUSE_S)
             return True
         if refusal.code == NOBODY and not refusal.err_code:
-            subject = bytes(rows.subject_column()[0].as_py()).decode("utf-8", "replace")
+            subject = _subject(rows, refusal.at or 0)
             if (yield from self._is_collected(subject)):
-                yield from self._crowd.wait(self._refused(rows, numbers, refusal), "a write")
+                yield from self._patience.wait(self._refused(rows, numbers, refusal), "a write")
                 return True
         self._final.add(reason)
         yield from self._divert(rows, numbers, refusal)
+        self._patience.note_progress()  # with these rows; the next ones have time of their own
         return False
 
     def _is_collected(self, subject: str) -> Operation[bool]:
@@ -147,8 +154,27 @@ class RefusedRows:
     def _refused(
         self, rows: OutgoingRows, numbers: RowPlaces, refusal: RowRefusal
     ) -> PublishRefusedError:
-        subject = bytes(rows.subject_column()[0].as_py()).decode("utf-8", "replace")
-        text = refusal.text
-        if len(rows) > 1:
+        text, at = refusal.text, refusal.at or 0
+        if refusal.at is None and len(rows) > 1:
             text += f" (this row or one of the {len(rows) - 1} after it in its batch)"
-        return refused(int(numbers[0]), subject, refusal.code, refusal.err_code, text)
+        elif len(rows) > 1:
+            text += f" (this row, which keeps the {len(rows) - 1} others of its batch out)"
+        return refused(int(numbers[at]), _subject(rows, at), refusal.code, refusal.err_code, text)
+
+    def _lost(self, rows: OutgoingRows, numbers: RowPlaces, refusal: RowRefusal) -> BatchLostError:
+        first, last, count = numbers[0], numbers[-1], len(rows)
+        what = f"row {first} of the partition"
+        if count > 1:
+            what = f"rows {first} to {last} of the partition, a batch of {count} rows, with headers"
+            what += f" and 1 KiB for each some {held_bytes(rows)} bytes"
+        what = f"stream '{self._options.stream}' did not take {what}, to '{_subject(rows, 0)}'"
+        what += " and others" if count > 1 and not isinstance(rows.subjects, bytes) else ""
+        where = ""
+        if refusal.err_code == BATCH_INCOMPLETE and refusal.at is not None:
+            row, subject = int(numbers[refusal.at]), _subject(rows, refusal.at)
+            where = f"The first row that the stream did not take is {row}, to '{subject}'."
+        return lost(what, refusal.code, refusal.err_code, refusal.text, where)
+
+
+def _subject(rows: OutgoingRows, place: int) -> str:
+    return bytes(rows.subject_column()[place].as_py()).decode("utf-8", "replace")

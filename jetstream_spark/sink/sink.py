@@ -122,7 +122,8 @@ class Sink:
             OptionsError: the stream does not allow what the options ask for.
             StreamNotFoundError: the stream is not there.
             LedgerError: the ledger cannot be used, or has a later version (`WriterFencedError`).
-            RetryableError: the servers did not answer, or another attempt has begun.
+            RetryableError: the servers did not answer, or had no room for a batch, or another
+                attempt has begun.
         """
         ledger = self.ledger(scope)
         if ledger is None:

@@ -2,27 +2,38 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
 import pyarrow as pa
 import pytest
 from pyspark.sql.types import BinaryType, LongType, StringType, StructType
 
 from jetstream_spark.client.blocking import run, this_host
 from jetstream_spark.client.flow import publish_frame
+from jetstream_spark.client.operation import Pause
+from jetstream_spark.embedded import JetStreamServer
 from jetstream_spark.errors import (
+    BatchLostError,
     NotAcknowledgedError,
     OptionsError,
     PublishRefusedError,
     RowRefusedError,
     StreamNotFoundError,
 )
+from jetstream_spark.sink.atomic_batch import held_bytes
 from jetstream_spark.sink.ledger import Scope, ScopeKind
+from jetstream_spark.sink.outgoing_rows import OutgoingRows
 from jetstream_spark.sink.sink import Sink
 from jetstream_spark.sink.sink_columns import SinkColumns
 from tests.connector.cut_wires import outgoing, watched, without_answer
+from tests.leasing import lease
 
 pytestmark = pytest.mark.genuine
 SCHEMA = StructType().add("subject", StringType()).add("data", BinaryType())
 WITH_IDS = StructType(list(SCHEMA.fields)).add("msgId", StringType())
+TIGHT_SERVER = Path(__file__).parents[2] / "tight_server.py"
 EXPECTING = StructType(list(SCHEMA.fields)).add("expectedLastSubjectSeq", LongType())
 
 
@@ -241,15 +252,13 @@ def test_a_stream_that_is_deleted_is_named(atomic) -> None:
 
 def test_too_many_open_batches_are_waited_for(atomic) -> None:
     """A stream has 50 of them; they are given up when nothing comes for 10 s."""
-    from tests.leasing import lease
-
     with lease(atomic.sink().connection, "test") as flow:
         for number in range(50):
             headers = b"NATS/1.0\r\nNats-Batch-Id: o%d\r\nNats-Batch-Sequence: 1\r\n\r\n" % number
             subject = atomic.subject.encode() + b".o"
             flow.link.write(publish_frame(subject, b"", b"nobody", headers))
         assert flow.check(30)
-        with pytest.raises(PublishRefusedError, match="too many inflight"):
+        with pytest.raises(BatchLostError, match=r"rows 0 to 1 .*too many inflight"):
             write(atomic, [rows(atomic, numbered(2))], outageTimeout="300ms")
         for number in range(50):
             headers = b"NATS/1.0\r\nNats-Batch-Id: o%d\r\nNats-Batch-Sequence: 2\r\n"
@@ -295,3 +304,147 @@ def test_a_row_that_a_row_before_it_covers_is_stored_again(make_stream, genuine)
     for _ in range(2):
         write(stream, blocks, ledger="none")
         assert contents(stream) == [b"3", b"4", b"1", b"2", b"4"]
+
+
+# --- batches that are lost, which is no fault of their rows ------------------------------------
+
+
+@pytest.fixture(scope="module")
+def tight() -> Iterator[JetStreamServer]:
+    """A bundled server that holds 1 MiB of a stream's open batches."""
+    with JetStreamServer(command=[sys.executable, str(TIGHT_SERVER)]) as server:
+        yield server
+
+
+def on_error(kind: str, dead) -> dict[str, str]:
+    letters = {"deadLetterSubject": f"{dead.subject}.x"} if kind == "deadLetter" else {}
+    return {"onError": kind, **letters}
+
+
+@pytest.mark.parametrize("kind", ["fail", "deadLetter"])
+@pytest.mark.parametrize("unit", ["block", "partition"])
+def test_a_batch_that_a_server_has_no_room_for_makes_no_dead_letters(
+    tight, make_stream, kind: str, unit: str
+) -> None:
+    stream, dead = make_stream(tight.url, allow_atomic=True), make_stream(tight.url)
+    large = rows(stream, [data + b"x" * 2042 for data in numbered(900)])
+    options = on_error(kind, dead) | {"atomicUnit": unit, "outageTimeout": "1s"}
+    with pytest.raises(
+        BatchLostError,
+        match=r"rows 0 to 899 .* 29\d{5} bytes.*at most 1048576 bytes of a stream \(code 429, "
+        r"error 10210\).*fewer tasks.*atomicRows.*atomicUnit=block",
+    ):
+        write(stream, [large], **options)
+    assert (stream.count, dead.count) == (0, 0)
+    write(stream, [large], version=2, **on_error(kind, dead), atomicRows=300)
+    assert (stream.count, dead.count) == (900, 0)
+
+
+@pytest.mark.parametrize("kind", ["fail", "deadLetter"])
+def test_room_that_others_have_is_waited_for(tight, make_stream, kind: str) -> None:
+    """It meets the bound in its middle, and is stored as soon as the other batch is."""
+    stream, dead = make_stream(tight.url, allow_atomic=True), make_stream(tight.url)
+    subject, given_up = f"{stream.subject}.a".encode(), []
+
+    def others(position: int, commit: bytes = b"") -> bytes:
+        lines = b"NATS/1.0\r\nNats-Batch-Id: o\r\nNats-Batch-Sequence: %d\r\n%b\r\n"
+        return publish_frame(subject, b"x" * 500_000, b"nobody", lines % (position, commit))
+
+    with lease(stream.sink().connection, "test") as flow:
+
+        def meanwhile(effect):
+            if isinstance(effect, Pause):
+                given_up.append(effect)
+                if len(given_up) == 2:
+                    flow.link.write(others(2, b"Nats-Batch-Commit: 1\r\n"))
+                    assert flow.check(30)
+            return ()
+
+        flow.link.write(others(1))
+        assert flow.check(30)
+        large = rows(stream, [data + b"x" * 2042 for data in numbered(250)])
+        options = on_error(kind, dead) | {"outageTimeout": "60s", "publishRetries": 0}
+        write_ = writing(stream, [large], **options)
+        written = run(watched(write_, meanwhile))
+    assert (written.rows, written.dead_letters, dead.count) == (250, 0, 0)
+    assert len(given_up) == 2
+    assert contents(stream)[2:] == large.column("data").to_pylist()
+
+
+def test_a_partition_that_counts_as_much_as_a_server_holds_is_stored(
+    tight, make_stream, monkeypatch
+) -> None:
+    """With a little less than the bound as the connector counts, the server has room for it; with
+    rows that it would hold more of, nothing is sent."""
+    stream = make_stream(tight.url, allow_atomic=True)
+    count, most = 200, 1 << 20
+    fixed = b"Nats-Expected-Stream: %b\r\n" % stream.name.encode()
+    empty = pa.array([b""] * count, pa.binary())
+    ids = pa.array([b"0" * 43] * count, pa.binary())
+    beside = held_bytes(OutgoingRows(f"{stream.subject}.a".encode(), b"", empty, ids, fixed))
+    monkeypatch.setattr("jetstream_spark.sink.batch_publisher.PARTITION_BYTES_MAX", most)
+    fitting = rows(stream, [b"x" * ((most - beside) // count)] * count)
+    options = {"atomicUnit": "partition", "outageTimeout": "1ms"}
+    write(stream, [fitting], **options)
+    assert stream.count == count
+    larger = rows(stream, [b"x" * ((most - beside) // count + 100)] * count)
+    with pytest.raises(RowRefusedError, match=r"at most 1048576 bytes, with headers and 1 KiB for"):
+        write(stream, [larger], version=2, **options)
+
+
+@pytest.mark.parametrize("kind", ["fail", "deadLetter"])
+def test_a_batch_that_takes_too_long_is_sent_again(
+    make_stream, start_genuine, tmp_path, kind: str
+) -> None:
+    """The server forgets a batch of which nothing comes, and answers its commit with 10176."""
+    config = tmp_path / "impatient.conf"
+    config.write_text('jetstream { limits { batch { timeout: "100ms" } } }\n')
+    server = start_genuine("-c", str(config))
+    stream, dead = make_stream(server.url, allow_atomic=True), make_stream(server.url)
+    given_up = make_stream(server.url, subjects=["$JS.EVENT.ADVISORY.STREAM.BATCH_ABANDONED.>"])
+    pieces = []
+
+    def meanwhile(effect):
+        is_second = b"Nats-Batch-" in outgoing(effect) and not pieces.append(1) and len(pieces) == 2
+        while is_second and not given_up.count:
+            pass
+        return ()
+
+    large = rows(stream, [data + b"x" * 2042 for data in numbered(200)])
+    options = on_error(kind, dead) | {"publishRetries": 0}
+    written = run(watched(writing(stream, [large], **options), meanwhile))
+    assert (written.rows, written.dead_letters, dead.count) == (200, 0, 0)
+    assert contents(stream) == large.column("data").to_pylist() and given_up.count
+
+
+def test_a_row_that_no_stream_collects_is_found_among_the_others(
+    atomic, make_stream, genuine
+) -> None:
+    """The answer to the commit says only that the batch is incomplete; the batch that is sent again
+    has all its rows answered."""
+    dead = make_stream(genuine.url)
+    batch = rows(atomic, numbered(5))
+    subjects = [f"{atomic.subject}.a"] * 3 + ["nowhere.a", f"{atomic.subject}.a"]
+    wrong = batch.set_column(0, "subject", pa.array(subjects))
+    with pytest.raises(PublishRefusedError, match=r"row 3 .*'nowhere\.a'.*no stream collects.*503"):
+        write(atomic, [wrong], publishRetries=1)
+    options = on_error("deadLetter", dead) | {"publishRetries": 1, "atomicRows": 5}
+    written = write(atomic, [wrong, rows(atomic, numbered(2, 5))], **options)
+    assert (written.rows, written.dead_letters, contents(atomic)) == (7, 5, numbered(2, 5))
+    assert contents(dead) == numbered(5)
+
+
+def test_a_batch_that_another_stream_begins_makes_no_dead_letters(
+    atomic, make_stream, genuine
+) -> None:
+    """Nobody says why it is incomplete: the error names that row or the one behind."""
+    other, dead = make_stream(genuine.url, allow_atomic=True), make_stream(genuine.url)
+    batch = rows(atomic, numbered(3))
+    subjects = [f"{other.subject}.a", f"{atomic.subject}.a", f"{atomic.subject}.a"]
+    wrong = batch.set_column(0, "subject", pa.array(subjects))
+    options = on_error("deadLetter", dead) | {"outageTimeout": "1s"}
+    with pytest.raises(
+        BatchLostError, match=r"10176.*did not take is [01], to.*collects the subject of each row"
+    ):
+        write(atomic, [wrong], **options)
+    assert (atomic.count, other.count, dead.count) == (0, 0, 0)

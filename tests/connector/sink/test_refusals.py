@@ -5,12 +5,14 @@ from __future__ import annotations
 import pytest
 
 from jetstream_spark.client.flow import Message
-from jetstream_spark.errors import ProtocolViolationError
+from jetstream_spark.errors import BatchLostError, ProtocolViolationError
 from jetstream_spark.sink.refusals import (
     RefusalReason,
     answer_of,
     is_about_the_stream,
+    is_lost,
     is_passing,
+    lost,
     refusal_in,
     refused,
 )
@@ -85,6 +87,31 @@ def test_what_no_stream_says(error) -> None:
 def test_what_no_row_is_at_fault_for() -> None:
     assert is_about_the_stream(10174)
     assert not is_about_the_stream(10071)
+
+
+@pytest.mark.parametrize(
+    ("err_code", "is_one"),
+    [(10176, True), (10210, True), (10211, True), (10071, False), (10201, False), (0, False)],
+)
+def test_what_a_lost_batch_is_refused_with(err_code: int, is_one: bool) -> None:
+    assert is_lost(err_code) is is_one
+
+
+@pytest.mark.parametrize(
+    ("err_code", "remedy"),
+    [
+        (10176, r"make sure that the stream collects.*atomicRows.*atomicUnit=block.*outageTimeout"),
+        (10210, r"fewer tasks.*atomicRows.*atomicUnit=block.*outageTimeout.*256 MiB.*1 GiB"),
+        (10211, r"fewer tasks"),
+    ],
+)
+def test_the_error_of_a_lost_batch(err_code: int, remedy: str) -> None:
+    with pytest.raises(
+        BatchLostError,
+        match=rf"stream 'S' did not take it: no \(code 4, error {err_code}\)\. Here\. "
+        rf"Nothing of that is stored\. .*{remedy}",
+    ):
+        raise lost("stream 'S' did not take it", 4, err_code, "no", "Here.")
 
 
 @pytest.mark.parametrize(

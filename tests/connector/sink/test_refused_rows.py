@@ -11,7 +11,7 @@ import pytest
 from jetstream_spark.client.blocking import this_host
 from jetstream_spark.client.control import Control
 from jetstream_spark.client.operation import Pause
-from jetstream_spark.errors import NoRespondersError, PublishRefusedError
+from jetstream_spark.errors import BatchLostError, NoRespondersError, PublishRefusedError
 from jetstream_spark.options.format_options import SinkOptions
 from jetstream_spark.sink.batch_outcome import RowRefusal
 from jetstream_spark.sink.outgoing_rows import OutgoingRows
@@ -21,8 +21,8 @@ ROWS = OutgoingRows(b"s.a", b"", pa.array([b"x", b"y"], pa.binary()), None)
 NUMBERS = np.array([7, 8])
 
 
-def refusal(code: int, err_code: int = 0) -> RowRefusal:
-    return RowRefusal(np.arange(2), code, err_code, "no")
+def refusal(code: int, err_code: int = 0, at: int | None = None) -> RowRefusal:
+    return RowRefusal(np.arange(2), code, err_code, "no", at)
 
 
 @pytest.fixture
@@ -141,8 +141,57 @@ def test_that_batches_are_not_allowed_makes_no_dead_letters() -> None:
         judge(refused_rows(**DEAD), refusal(400, 10205), 1)
 
 
-def test_too_many_batches_are_waited_for_as_long_as_an_outage() -> None:
-    rows = refused_rows(outageTimeout="60s")
-    assert judge(rows, refusal(429, 10211), 99) == (True, 1)
-    with pytest.raises(PublishRefusedError, match="fewer tasks"):
-        judge(refused_rows(outageTimeout="1ms"), refusal(429, 10211), 99)
+@pytest.mark.parametrize(("code", "err_code"), [(429, 10210), (429, 10211), (400, 10176)])
+def test_a_batch_that_was_lost_is_tried_for_as_long_as_an_outage(
+    asked, code: int, err_code: int
+) -> None:
+    """Also with dead letters: no row is at fault."""
+    for options in ({}, DEAD):
+        rows = refused_rows(outageTimeout="60s", **options)
+        for _ in range(3):
+            assert judge(rows, refusal(code, err_code), 99) == (True, 1)
+        with pytest.raises(BatchLostError, match=rf"{err_code}\)\. Nothing of that is stored"):
+            judge(refused_rows(outageTimeout="1ms", **options), refusal(code, err_code), 99)
+    assert asked == []
+
+
+def test_a_batch_behind_dead_letters_is_waited_for_anew(asked, monkeypatch) -> None:
+    rows, now = refused_rows(outageTimeout="60s", **DEAD), [0.0]
+    monkeypatch.setattr(rows._host, "now", lambda: now[0])
+    assert judge(rows, refusal(400, 10176), 1) == (True, 1)
+    assert judge(rows, refusal(400, 10071), 1) == (False, 0)
+    now[0] = 100.0
+    assert judge(rows, refusal(400, 10176), 1) == (True, 1)
+
+
+def test_what_a_lost_batch_was() -> None:
+    with pytest.raises(
+        BatchLostError,
+        match=r"stream 'S' did not take rows 7 to 8 of the partition, a batch of 2 rows, with "
+        r"headers and 1 KiB for each some 2\d\d\d bytes, to 's\.a': no \(code 429, error 10210\)",
+    ):
+        judge(refused_rows(outageTimeout="1ms"), refusal(429, 10210, 1), 1)
+    one = OutgoingRows(pa.array([b"s.b"], pa.binary()), b"", pa.array([b"x"], pa.binary()), None)
+    with pytest.raises(
+        BatchLostError, match=r"did not take row 7 of the partition, to 's\.b': no .*10211"
+    ):
+        judge(refused_rows(outageTimeout="1ms"), refusal(429, 10211), 1, one)
+
+
+def test_how_far_a_lost_batch_came() -> None:
+    two = OutgoingRows(pa.array([b"s.b", b"t.c"], pa.binary()), b"", ROWS.payloads, None)
+    with pytest.raises(
+        BatchLostError,
+        match=r"to 's\.b' and others: .* The first row that the stream did not take is 8, to "
+        r"'t\.c'\. Nothing",
+    ):
+        judge(refused_rows(outageTimeout="1ms"), refusal(400, 10176, 1), 1, two)
+
+
+def test_the_row_that_is_to_blame_is_named(asked) -> None:
+    with pytest.raises(PublishRefusedError, match=r"row 8 .*which keeps the 1 others of its batch"):
+        judge(refused_rows(), refusal(400, 10071, 1), 1)
+    two = OutgoingRows(pa.array([b"s.b", b"t.c"], pa.binary()), b"", ROWS.payloads, None)
+    with pytest.raises(PublishRefusedError, match=r"row 8 of the partition to 't\.c'"):
+        judge(refused_rows(), refusal(503, 0, 1), 3, two)
+    assert asked == ["state", "t.c"]

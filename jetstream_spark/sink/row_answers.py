@@ -1,0 +1,83 @@
+"""What is said of the rows of an atomic batch before the answer to its commit.
+
+A row that is put aside is answered with an empty message. Any other answer is the reason why the
+batch is lost, or its consequence for a row behind that.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from jetstream_spark.client.flow import Message
+from jetstream_spark.sink.batch_outcome import RowRefusal
+from jetstream_spark.sink.refusals import BATCH_INCOMPLETE, WRONG_STREAM, answer_of, refusal_in
+
+
+class RowAnswers:
+    """The answers to the rows of one batch.
+
+    Args:
+        prefix: of the reply subjects, up to the number of the row.
+        count: of the rows.
+        stream: which is to take them.
+    """
+
+    def __init__(self, prefix: bytes, count: int, stream: str) -> None:
+        self._prefix = prefix
+        self._count = count
+        self._stream = stream
+        self._taken: set[int] = set()
+        self._refusals: dict[int, RowRefusal] = {}
+
+    def note(self, message: Message) -> None:
+        """Note an answer to a row; passed over is what is none.
+
+        Raises:
+            ProtocolViolationError: no stream answers like that.
+        """
+        number = message.subject[len(self._prefix) :]
+        if not message.subject.startswith(self._prefix) or not number.isdigit():
+            return
+        row = int(number)
+        if not len(message.payload or message.headers):
+            self._taken.add(row)
+        elif (refusal := batch_refusal(message, self._count, self._stream, row)) is not None:
+            self._refusals.setdefault(row, refusal)
+
+    @property
+    def reason(self) -> RowRefusal | None:
+        """Why the batch is lost: what was said of its first row that is none of the consequences;
+        None when nobody said it."""
+        for row in sorted(self._refusals):
+            if self._refusals[row].err_code != BATCH_INCOMPLETE:
+                return self._refusals[row]
+        return None
+
+    @property
+    def first_not_taken(self) -> int:
+        """The first row that was not put aside, where the answers to all of them are heard."""
+        return next(row for row in range(self._count) if row not in self._taken)
+
+
+def batch_refusal(
+    message: Message, count: int, stream: str, at: int | None = None
+) -> RowRefusal | None:
+    """What an answer says against a batch, None if nothing.
+
+    Args:
+        count: of its rows.
+        stream: which is to take them.
+        at: the row that is answered, None when the answer is that to the batch.
+
+    Raises:
+        ProtocolViolationError: no stream answers like that.
+    """
+    everything = np.arange(count)
+    answer = answer_of(message)
+    refusal = refusal_in(answer)
+    if refusal is None:
+        return None
+    if answer.get("stream", stream) != stream:
+        text = f"stream '{answer['stream']}' collects this subject"
+        return RowRefusal(everything, 400, WRONG_STREAM, text, at)
+    return RowRefusal(everything, *refusal, at)
