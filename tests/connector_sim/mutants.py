@@ -26,7 +26,7 @@ from jetstream_spark.fetch import direct_fetch
 from jetstream_spark.fetch.direct_answer import DirectMessage, stored_in
 from jetstream_spark.fetch.direct_fetch import DirectWay
 from jetstream_spark.fetch.object_content import ObjectContents
-from jetstream_spark.sink import batch_publisher, fast_publisher
+from jetstream_spark.sink import batch_publisher, fast_publisher, refusals
 from jetstream_spark.sink.batch_publisher import BatchPublisher
 from jetstream_spark.sink.bucket_columns import BucketColumns
 from jetstream_spark.sink.claim import Claim
@@ -49,6 +49,8 @@ SEEDS_MAX = 250
 NAMES = "names"
 # The kind of those whose server is a cluster's, with leaders that are stale.
 CLUSTERS = "clusters"
+# The kind of those whose server has little room or time for batches now and then.
+CROWDS = "crowds"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +58,9 @@ class Mutant:
     """One defect.
 
     Attributes:
-        kind: of the programs that must notice it, how they publish, `NAMES` or `CLUSTERS`.
-        where, name, what: the method or function, and what is done in its place.
+        kind: of the programs that must notice it, how they publish, `NAMES`, `CLUSTERS` or
+            `CROWDS`.
+        where, name, what: the method or function, and what is done in its place; or a table.
         complaint: what it is noticed by.
         is_rare: it takes many seeds to be noticed.
     """
@@ -65,7 +68,7 @@ class Mutant:
     kind: str
     where: type | ModuleType
     name: str
-    what: Callable[..., Any]
+    what: Callable[..., Any] | frozenset[int]
     complaint: str
     is_rare: bool = False
 
@@ -216,6 +219,12 @@ MUTANTS = {
     "a leader is believed that a stream is not as far as it was": Mutant(
         CLUSTERS, Control, "state_reaching", _as_told, "unexplained", is_rare=True
     ),
+    "rows of a batch that was lost are to blame": Mutant(
+        CROWDS, refusals, "_LOST", frozenset(), "dead letters for another reason"
+    ),
+    "a batch that there was no room for is refused for good": Mutant(
+        CROWDS, refusals, "_LOST", frozenset(), "unexplained"
+    ),
     "nobody looks whether files were put back": Mutant("older", OlderCopies, "find", _nothing, ""),
     "frames of an earlier attempt are not waited for": Mutant(
         "late", Claim, "outlive", _nothing, "in the sink too often", is_rare=True
@@ -237,8 +246,10 @@ def noticed(mutant: Mutant, seed: int) -> str:
 
 
 def _program(mutant: Mutant, seed: int) -> Program:
-    # Stale leaders take time, in which less of everything else happens.
-    return choose(seed, has_clusters=mutant.kind == CLUSTERS)
+    # Stale leaders and crowds take time, in which less of everything else happens.
+    if mutant.kind == CROWDS:
+        return choose(seed)
+    return choose(seed, has_clusters=mutant.kind == CLUSTERS, has_crowds=False)
 
 
 def first_that_notices(mutant: Mutant, seeds: range, most: int) -> tuple[int, str]:
@@ -256,6 +267,7 @@ def first_that_notices(mutant: Mutant, seeds: range, most: int) -> tuple[int, st
         kinds = {program.kind, program.sink.get("publishMode")}
         kinds |= {NAMES} if program.has_servers_names else set()
         kinds |= {CLUSTERS} if program.has_stale_leaders else set()
+        kinds |= {CROWDS} if program.has_crowds else set()
         is_of_kind = mutant.kind in kinds
         if is_of_kind and played < most:
             played += 1

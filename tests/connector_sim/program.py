@@ -44,6 +44,8 @@ class Program:
         put_backs: how often the server is given an older copy of its files.
         has_rivals: others write into the sink stream, before Spark is back after that.
         has_stale_leaders: the server is a cluster's, whose leader may not know what there is.
+        has_crowds: at times open batches of others leave little room for those of the query, or
+            those are given up when they do not come at once.
         has_servers_names: messages have headers of the names under which the server says where a
             message stands, and first lines like those of statuses.
     """
@@ -83,6 +85,7 @@ class Program:
     has_rivals: bool = False
     has_servers_names: bool = False
     has_stale_leaders: bool = False
+    has_crowds: bool = False
     habits: Habits = field(default_factory=Habits)
     source: dict[str, str] = field(default_factory=dict)
     sink: dict[str, str] = field(default_factory=dict)
@@ -150,6 +153,7 @@ def choose(
     has_rivals: bool = True,
     has_names: bool = True,
     has_clusters: bool = True,
+    has_crowds: bool = True,
 ) -> Program:
     """The program of a seed.
 
@@ -163,6 +167,7 @@ def choose(
         has_rivals: likewise of others who write into the sink stream after that.
         has_names: likewise of messages with headers of the server's names.
         has_clusters: likewise of clusters whose leader is stale for a moment.
+        has_crowds: likewise of atomic batches that a server has no room for, or no time.
     """
     random = Random(f"program {seed}")
     program = Program(seed)
@@ -196,6 +201,8 @@ def choose(
         program.has_servers_names = Random(f"names {seed}").random() < 0.25
     if has_kinds and has_names and has_clusters:
         _choose_cluster(program, Random(f"cluster {seed}"))
+        if has_crowds:
+            _choose_crowd(program, Random(f"crowd {seed}"))
     return program
 
 
@@ -205,6 +212,19 @@ def _choose_cluster(program: Program, random: Random) -> None:
         program.has_stale_leaders = True
         program.faults = [*program.faults, "stale", "stale"]
         program.fault_pause_s = min(program.fault_pause_s, 4)
+
+
+def _choose_crowd(program: Program, random: Random) -> None:
+    """A server has little room or time for batches; with dead letters, as none may come of that."""
+    if program.sink.get("publishMode") != "atomic" or random.random() >= 0.5:
+        return
+    program.has_crowds = True
+    program.faults = [*program.faults, "crowd", "crowd", "hurry", "hurry"]
+    program.fault_pause_s = min(program.fault_pause_s, 4)
+    program.sink["publishRetries"] = random.choice(["0", "1", "5"])
+    if program.target == "stream" and random.random() < 0.7:
+        program.has_dead_letters = True
+        program.sink |= {"onError": "deadLetter", "deadLetterSubject": "dead.x"}
 
 
 def _choose_options(program: Program, random: Random) -> None:

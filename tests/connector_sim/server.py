@@ -15,6 +15,7 @@ from jetstream_server.base.clock import MILLISECOND
 from jetstream_server.config.options import JetStreamOptions, ServerOptions
 from jetstream_server.jetstream.api.dispatch import Api
 from jetstream_server.jetstream.catalog.catalog import Catalog
+from jetstream_server.jetstream.open_batches import HELD_MAX_BYTES, OpenBatches
 from jetstream_server.jetstream.stream import Stream
 from jetstream_server.net.client_connection import ClientConnection
 from jetstream_server.net.pump import Pump
@@ -89,6 +90,7 @@ class Server:
         self._memory = Memory()  # of a leader that is stale
         self._wires: list[Wire] = []
         self._copy: SimDisk | None = None
+        self._others_bytes = 0  # of what the open batches of others hold
 
     def start(self) -> None:
         """Start on what is on the disk."""
@@ -106,6 +108,7 @@ class Server:
         account = node.add_account(GLOBAL_ACCOUNT)
         vault = FileVault(folder.path, GLOBAL_ACCOUNT, commit, self.disk)
         context = node_context(node, account)
+        self._batches, self._others_bytes = context.batches, 0
         account.catalog = Catalog(context, vault)
         account.catalog.recover(self.agenda.clock.now_ns)
         Api(account.catalog).subscribe()
@@ -204,6 +207,23 @@ class Server:
 
     def _store(self, stream: str) -> MessageStore:
         return self._stream(stream).store
+
+    def crowd(self, room_bytes: int) -> None:
+        """Have open batches of others hold so much that this is left for ours, until they go or the
+        server ends."""
+        self.uncrowd()
+        self._others_bytes = HELD_MAX_BYTES - room_bytes
+        self._batches.held_bytes += self._others_bytes
+
+    def hurry(self) -> None:
+        """Give up every batch of which nothing came in the last turn, until `uncrowd`."""
+        self._batches.idle_ns = 1
+
+    def uncrowd(self) -> None:
+        """Have room and time for batches again."""
+        self._batches.held_bytes -= self._others_bytes
+        self._others_bytes = 0
+        self._batches.idle_ns = OpenBatches().idle_ns
 
     def rotate(self, password: str) -> None:
         """Take another password from now on, and turn away who came with the one before."""

@@ -358,6 +358,13 @@ class Simulation:
                 password = f"password{self.random.randrange(1 << 30)}"
                 world.known_password = password
                 server.rotate(password)
+            case "crowd" | "hurry":
+                if kind == "hurry":
+                    server.hurry()
+                else:  # room for no row of a batch, for one, or for two
+                    server.crowd(self.random.choice([0, 2_000, 4_000]))
+                yield Join(lambda: False, host.now() + outage_s)
+                server.uncrowd()
             case "cut all":
                 for wire in list(world.wires):
                     if not wire.name.startswith("keeper"):
@@ -418,6 +425,7 @@ class Simulation:
         world.server.lag_ns = world.server.stale_until_ns = 0
         world.is_deaf = world.is_moved = False
         world.server.start()
+        world.server.uncrowd()
         habits = self.program.habits
         habits.dies = habits.killed = habits.lost = habits.speculated = 0.0
         program = self.program

@@ -18,4 +18,4 @@ def test_planted_defects_are_noticed(mutants: ModuleType) -> None:
             assert found, f"{name}: not noticed in {played} seeds"
             kinds.add(mutant.kind)
     of_programs = {"atomic", "objects", "origin", "lag", "dead", "anew", "bucket", "forgotten"}
-    assert kinds == {*of_programs, "older", "fast", "names", "clusters"}
+    assert kinds == {*of_programs, "older", "fast", "names", "clusters", "crowds"}
