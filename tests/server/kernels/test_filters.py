@@ -124,3 +124,15 @@ def test_many_ids_are_in_the_order_of_their_keys(filters: Any, bits: int) -> Non
     assert (again, found_again) == (ordered, found)
     with pytest.raises(IndexError):
         filters.order(array("I", [300]), keys)
+
+
+@pytest.mark.parametrize("shared", [0, 1 << 32, (1 << 63) + (5 << 40) + 7])
+@pytest.mark.parametrize("digit", [0, 11, 22])
+def test_keys_that_differ_in_few_bits_are_in_order(filters: Any, shared: int, digit: int) -> None:
+    """As the sequences of a stream do, however long it has run."""
+    random = Random(digit)
+    keys = array("Q", [shared | random.getrandbits(10) << digit for _ in range(300)])
+    numbers = array("I", random.sample(range(300), 300))
+    ordered, found = filters.order(numbers, keys)
+    assert list(ordered) == sorted(numbers, key=keys.__getitem__), "as they were, if alike"
+    assert list(found) == sorted(keys)

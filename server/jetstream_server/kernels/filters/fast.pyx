@@ -198,14 +198,58 @@ def present(
     return numbers
 
 
+cdef array.array _NUMBERS = array.array("I"), _KEYS = array.array("Q")
+
+
+cdef tuple _order_together(
+    const unsigned int[::1] numbers, array.array keys, uint64_t differing
+):
+    """Sort keys that differ in their lower halves only, each with its number beside it: to look up
+    a key by its number in each round takes several times as long, if they are in any order.
+    """
+    cdef Py_ssize_t index, size = numbers.shape[0], at, counted
+    cdef array.array ordered = array.clone(_NUMBERS, size, False)
+    cdef array.array first = array.clone(_KEYS, size, False)
+    cdef array.array second = array.clone(_KEYS, size, False)
+    cdef uint64_t* known = keys.data.as_ulonglongs
+    cdef uint64_t* source = first.data.as_ulonglongs
+    cdef uint64_t* target = second.data.as_ulonglongs
+    cdef uint64_t* swapped
+    cdef Py_ssize_t starts[2048]
+    cdef uint64_t shared = known[numbers[0]] >> 32 << 32
+    cdef int shift
+    for index in range(size):
+        source[index] = known[numbers[index]] << 32 | numbers[index]
+    for shift in range(0, 32, 11):
+        if not (differing >> shift) & 2047:
+            continue
+        memset(starts, 0, sizeof(starts))
+        for index in range(size):
+            starts[(source[index] >> (32 + shift)) & 2047] += 1
+        at = 0
+        for index in range(2048):
+            counted = starts[index]
+            starts[index] = at
+            at += counted
+        for index in range(size):
+            at = (source[index] >> (32 + shift)) & 2047
+            target[starts[at]] = source[index]
+            starts[at] += 1
+        swapped = source
+        source = target
+        target = swapped
+    for index in range(size):
+        ordered.data.as_uints[index] = <unsigned int>source[index]
+        source[index] = source[index] >> 32 | shared
+    return ordered, (first if source == first.data.as_ulonglongs else second)
+
+
 def order(const unsigned int[::1] numbers, array.array keys not None):
     """Sort by a byte of the keys at a time, the lowest first; bytes that all share are left out."""
     cdef Py_ssize_t index, size = numbers.shape[0], known = len(keys), at, counted
-    cdef array.array first = array.array("I", bytes(4 * size))
-    cdef array.array second = array.array("I", bytes(4 * size))
-    cdef array.array ordered = array.array("Q", bytes(8 * size))
-    cdef unsigned int* source = first.data.as_uints
-    cdef unsigned int* target = second.data.as_uints
+    cdef array.array first, second, ordered
+    cdef unsigned int* source
+    cdef unsigned int* target
     cdef unsigned int* swapped
     cdef Py_ssize_t starts[256]
     cdef uint64_t same_ones = <uint64_t>-1, some_ones = 0, key, before = 0
@@ -216,12 +260,18 @@ def order(const unsigned int[::1] numbers, array.array keys not None):
     for index in range(size):
         if <Py_ssize_t>numbers[index] >= known:
             raise IndexError("subject id beyond the keys")
-        source[index] = numbers[index]
         key = keys.data.as_ulonglongs[numbers[index]]
         same_ones &= key
         some_ones |= key
         is_rising = is_rising and key >= before
         before = key
+    if not is_rising and not (same_ones ^ some_ones) >> 32:
+        return _order_together(numbers, keys, same_ones ^ some_ones)
+    first, second = array.clone(_NUMBERS, size, False), array.clone(_NUMBERS, size, False)
+    ordered = array.clone(_KEYS, size, False)
+    source, target = first.data.as_uints, second.data.as_uints
+    for index in range(size):
+        source[index] = numbers[index]
     for shift in range(0, 64, 8):
         if is_rising or not ((same_ones ^ some_ones) >> shift) & 255:
             continue
