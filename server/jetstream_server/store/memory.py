@@ -11,9 +11,9 @@ newest leaves `last_seq`.
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain, islice, takewhile
+from itertools import chain, compress, islice, takewhile
 from weakref import WeakValueDictionary
 
 from jetstream_server.kernels.record_format import MESSAGE, PREFIX, PREFIX_BYTES, Buffer
@@ -40,6 +40,10 @@ from jetstream_server.structures.sequence_set import SequenceSet
 MESSAGE_OVERHEAD_BYTES = 16
 _REMOVED_AT_ONCE = 5000  # a few milliseconds
 _LOOKED_AT_ONCE = 10_000  # messages that a filter decides on, likewise; and subjects
+_SEARCHED_AT_ONCE = 2_000  # messages, by a filter whose decisions take long
+# Messages that a filter decides on one by one, before it does on many together and then on twice as
+# many: mostly those that are wanted come first.
+_ONE_BY_ONE, _TOGETHER_MAX = 64, 1024
 _PURGED_AT_ONCE = 2000  # of which a filter decides that they go
 _DROPPED_AT_ONCE = 1000  # messages; more are left to somebody else, if no more than these stay
 _KEPT_MAX = 1000
@@ -55,7 +59,7 @@ class MemoryStore:
         self._holding = Holding()
         self._messages: dict[int, StoredMessage] = {}  # by sequence
         self._subjects: dict[bytes, dict[int, None]] = {}  # the sequences of each, rising
-        self._index = SubjectIndex(self._subjects)
+        self._index = SubjectIndex(self._subjects, self._leave)
         self._filters: WeakValueDictionary[tuple[bytes, ...], PatternFilter] = WeakValueDictionary()
         self._order = SequenceOrder(self._messages, self._leave)
         self._is_in_time = True  # they rise
@@ -81,6 +85,8 @@ class MemoryStore:
         for index in range(start, stop):
             timestamp = now if times is None else times[index - start]
             self.append(run.subject(index), run.headers(index), run.payload(index), timestamp)
+        if len(self._grown) > _LOOKED_AT_ONCE:
+            self._hand_over_grown()
         return first
 
     def append(
@@ -95,6 +101,8 @@ class MemoryStore:
             sequences = self._subjects[subject] = {}
             if self._index.add(subject):
                 self._forget_changes()
+            elif len(self._grown) > _LOOKED_AT_ONCE:
+                self._hand_over_grown()
         sequences[sequence] = None
         self._grown[subject] = None
         self._order.append(sequence)
@@ -170,7 +178,7 @@ class MemoryStore:
     ) -> tuple[int, Purged]:
         """Remove some matching messages with start <= sequence < stop, at most `count_max`."""
         most = min(count_max, _REMOVED_AT_ONCE if wanted is None else _PURGED_AT_ONCE)
-        end, following = self._stretch(start)
+        end, following = self._stretch(start, wanted)
         walk = (message.sequence for message in self._walk(wanted, start, end))
         found = list(islice(takewhile(lambda sequence: sequence < stop, walk), most))
         if len(found) == count_max:
@@ -233,13 +241,18 @@ class MemoryStore:
 
     def _begin_to_look(self, limit: int) -> None:
         """Look at all subjects; what is remembered of some of them is left to somebody else."""
-        grown, self._grown = self._grown, {}
-        if not self._index.note(grown):
-            self._let_go(grown)
-        self._let_go(self._untrimmed)
+        self._hand_over_grown()
         self._let_go(self._overfull)
-        self._untrimmed, self._overfull = {}, {}
+        self._overfull = {}
         self._enforced_per_subject, self._is_looking, self._looked_at = limit, True, 0
+
+    def _hand_over_grown(self) -> None:
+        """Have the index remember the subjects that messages have come to, before these are so
+        many that to remember one more takes long; whoever enforces a limit looks at all then."""
+        grown, self._grown = self._grown, {}
+        self._index.note(grown)
+        self._let_go(self._untrimmed)
+        self._untrimmed, self._enforced_per_subject = {}, -1
 
     def _look_for_overfull(self, limit: int) -> None:
         """Look at the next subjects, by the order in which they came."""
@@ -425,8 +438,9 @@ class MemoryStore:
             return self.count(wanted, start) - self.count(wanted, max(start, stop))
         if wanted.literals is None:
             return self._up_to_date().since(self._flags(wanted), start)
-        held = (self._subjects[each] for each in self._names(wanted, start))
-        return sum(sum(map(start.__le__, sequences)) for sequences in held)
+        held = (self._subjects[each] for each in self._held(wanted.literals))
+        late = (each for each in held if next(reversed(each)) >= start)
+        return sum(sum(map(start.__le__, sequences)) for sequences in late)
 
     def prepare_count(self, wanted: SubjectFilter | None, start: int, entries_max: int) -> bool:
         """Return True: there is nothing to prepare."""
@@ -463,12 +477,10 @@ class MemoryStore:
         is_literal = isinstance(wanted, PatternFilter) and wanted.literals is not None
         if not is_literal and (up_to is None or up_to >= self._last_seq):
             return self._up_to_date().lasts(self._flags(wanted))
-        found = []
-        for subject in self._names(wanted):
-            for sequence in reversed(self._subjects[subject]):
-                if up_to is None or sequence <= up_to:
-                    found.append(sequence)
-                    break
+        found, limit = list[int](), self._last_seq if up_to is None else up_to
+        for subject in self._begun(wanted, limit):
+            if last := _last_up_to(self._subjects[subject], limit):
+                found.append(last)
             if count_max is not None and len(found) > count_max:
                 break
         return array("Q", sorted(found))
@@ -484,7 +496,7 @@ class MemoryStore:
         records: list[bytes] = []
         positions, sequences, sizes = array("Q"), array("Q"), array("Q")
         position = total = 0
-        end, next_seq = self._stretch(sequence)
+        end, next_seq = self._stretch(sequence, wanted)
         for message in self._walk(wanted, sequence, end):
             size = len(message.subject) + len(message.headers) + len(message.payload)
             if len(sequences) >= count_max or (sequences and total + size > bytes_max):
@@ -524,10 +536,11 @@ class MemoryStore:
     def _oldest(self) -> StoredMessage:
         return self._messages[self._order.first()]
 
-    def _stretch(self, sequence: int) -> tuple[int, int]:
+    def _stretch(self, sequence: int, wanted: SubjectFilter | None) -> tuple[int, int]:
         """Return where in `_order` a look that begins at a sequence is to end, and from which
         sequence the next one goes on."""
-        end = self._order.find(sequence) + _LOOKED_AT_ONCE
+        is_slow = isinstance(wanted, PatternFilter) and wanted.is_slow
+        end = self._order.find(sequence) + (_SEARCHED_AT_ONCE if is_slow else _LOOKED_AT_ONCE)
         if end < len(self._order):
             return end, self._order.sequences[end]
         return len(self._order), max(sequence, self._last_seq + 1)
@@ -538,10 +551,19 @@ class MemoryStore:
         """Yield the matching messages from a sequence on, up to a place in `_order`."""
         decide = wanted.wants if isinstance(wanted, PatternFilter) else None
         order, messages = self._order.sequences, self._messages
-        for index in range(self._order.find(sequence), len(order) if end is None else end):
+        start, end = self._order.find(sequence), len(order) if end is None else end
+        first = end if not isinstance(wanted, PatternFilter) else min(start + _ONE_BY_ONE, end)
+        for index in range(start, first):
             message = messages.get(order[index])
             if message is not None and (decide is None or decide(message.subject)):
                 yield message
+        if isinstance(wanted, PatternFilter):
+            size = _ONE_BY_ONE
+            while first < end:
+                sequences = order[first : min(first + size, end)]
+                some = [each for each in map(messages.get, sequences) if each is not None]
+                yield from compress(some, wanted.chosen([each.subject for each in some]))
+                first, size = first + size, min(2 * size, _TOGETHER_MAX)
 
     def _up_to_date(self) -> SubjectIndex:
         """Return the index of subjects, which knows what has changed."""
@@ -566,19 +588,21 @@ class MemoryStore:
         """Iterate over those that have messages: there may be sixty thousand others."""
         return filter(self._subjects.__contains__, literals)
 
-    def _names(self, wanted: SubjectFilter | None, low: int = 0) -> list[bytes]:
-        """Return the matching subjects that have messages from `low` on."""
+    def _begun(self, wanted: SubjectFilter | None, limit: int) -> Iterator[bytes]:
+        """Iterate over the matching subjects that have messages, perhaps some up to a sequence."""
         if isinstance(wanted, PatternFilter) and wanted.literals is not None:
-            held = self._held(wanted.literals)
-            return [each for each in held if self.subject_last(each) >= max(low, 1)]
+            return self._held(wanted.literals)
         index = self._up_to_date()
-        return [index.names[number] for number in index.present(self._flags(wanted), low)]
+        return map(index.names.__getitem__, index.begun(self._flags(wanted), limit))
 
     def _forget_changes(self) -> None:
         """Forget which subjects have changed: all are counted anew."""
+        self._let_go(self._shrunk)
         self._shrunk = {}
         if len(self._grown) + len(self._untrimmed) > len(self._subjects):
             # There is no limit, or they are trimmed in one go with all others.
+            self._let_go(self._grown)
+            self._let_go(self._untrimmed)
             self._grown, self._untrimmed, self._enforced_per_subject = {}, {}, -1
 
     def _drop(self, sequence: int) -> bool:
@@ -592,6 +616,9 @@ class MemoryStore:
         if not sequences:
             del self._subjects[subject]
         self._shrunk[subject] = None
+        if len(self._shrunk) > _LOOKED_AT_ONCE:
+            self._index.note(self._shrunk)
+            self._shrunk = {}
         self._order.sweep()
         return True
 
@@ -623,7 +650,8 @@ class MemoryStore:
         remains: tuple[Leftover, ...] = (self._order.begin(self._messages), subjects, messages)
         self._grown, self._shrunk, self._untrimmed, self._overfull = {}, {}, {}, {}
         self._enforced_per_subject = -1
-        for held in (*self._index.begin(self._subjects), *remains):
+        self._index.begin(self._subjects)
+        for held in remains:
             self._let_go(held)
         self._holding.add(-self._holding.bytes)
         last_seq, last_ts, is_used = self._last_seq, self._last_ts, self._used
@@ -639,6 +667,17 @@ class MemoryStore:
 
 def _free(held: Leftover) -> None:
     """Have a collection go when nobody refers to it any more."""
+
+
+def _last_up_to(sequences: dict[int, None], limit: int) -> int:
+    """Return the last of rising sequences that is no more than `limit`, 0 if there is none."""
+    last = next(reversed(sequences))
+    if last <= limit:
+        return last
+    # There may be a million: a look at one after the other takes ten times as long as a list.
+    rising = list(sequences)
+    place = bisect_right(rising, limit)
+    return rising[place - 1] if place else 0
 
 
 def _record(message: StoredMessage) -> bytes:

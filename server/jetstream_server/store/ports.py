@@ -109,7 +109,7 @@ class Census:
     """The subjects of a store at one moment.
 
     Attributes:
-        names: the subjects; the list may grow, and names beyond the counts are no part of this.
+        names: the subjects.
         counts: `array('Q')`, how many messages each has; there may be subjects without any.
     """
 
@@ -326,7 +326,8 @@ class MessageStore(Protocol):
         ...
 
     def census(self) -> Census:
-        """Return all subjects with their counts, which costs little however many there are."""
+        """Return all subjects with their counts, which costs little however many there are: some
+        milliseconds for a million."""
         ...
 
     def subject_last(self, subject: bytes) -> int:

@@ -6,17 +6,23 @@ kernels answer what is asked.
 
 A number is a place in `names`. A subject that was gone and has come again stands there twice, and
 its later place has no messages.
+
+Nothing here takes long at once, whatever has changed since somebody asked: what has is taken over
+as it is, and what is of no use any more is let go by somebody else.
 """
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from jetstream_server.kernels import filters
 from jetstream_server.store.ports import Census, Leftover
+from jetstream_server.structures.parted_numbers import PartedNumbers
 
 _SWEEP_MIN = 1024  # names of subjects that are gone, before they are left out
+# Changes that are put together; more of them would be copied for milliseconds.
+_TOGETHER_MAX = 16_384
 _ANY_SEQ = (1 << 64) - 1
 
 
@@ -25,59 +31,83 @@ class SubjectIndex:
 
     Args:
         sequences: those of each subject that has messages, rising; kept by the store.
+        let_go: takes collections that are of no use any more.
 
     Attributes:
         names: of subjects, in the order in which they came; some are gone by now.
         listing: rises when numbers change their meaning.
     """
 
-    def __init__(self, sequences: Mapping[bytes, dict[int, None]]) -> None:
+    def __init__(
+        self, sequences: Mapping[bytes, dict[int, None]], let_go: Callable[[Leftover], None]
+    ) -> None:
         self._sequences = sequences
+        self._let_go = let_go
         self.names: list[bytes] = []
         self.listing = 0
-        self._numbers: dict[bytes, int] = {}  # of those that were counted
+        self._numbers: PartedNumbers | None = None  # of those that were counted, if any
         # By number; those beyond were never counted.
         self._counts, self._firsts, self._lasts = array("Q"), array("Q"), array("Q")
-        self._changed: dict[bytes, None] = {}  # to be counted again
+        # To be counted again, in the order in which it was noted; a subject may be in several.
+        self._changed: list[dict[bytes, None]] = []
 
     def add(self, name: bytes) -> bool:
         """List a subject that has messages now; tell whether those that have none were left out."""
         self.names.append(name)
         is_swept = len(self.names) > 2 * len(self._sequences) + _SWEEP_MIN
         if is_swept:
-            self.clear(list(self._sequences))
+            self._list(list(self._sequences))
         return is_swept
 
-    def clear(self, names: list[bytes]) -> None:
-        """List these subjects and no others."""
-        self.names = names
-        self.listing += 1
-        self._numbers = {}
-        self._counts, self._firsts, self._lasts = array("Q"), array("Q"), array("Q")
-        self._changed = {}
-
-    def begin(self, sequences: Mapping[bytes, dict[int, None]]) -> tuple[Leftover, ...]:
-        """Begin anew, without subjects; return what is to be let go.
+    def begin(self, sequences: Mapping[bytes, dict[int, None]]) -> None:
+        """Begin anew, without subjects.
 
         Args:
             sequences: as at the beginning.
         """
-        remains = (self.names, self._numbers, self._changed)
         self._sequences = sequences
-        self.clear([])
-        return remains
+        self._list([])
 
-    def note(self, changed: dict[bytes, None]) -> bool:
-        """Note to which subjects messages have come, or of which some have gone; tell whether the
-        dictionary itself is kept."""
-        if not self._counts:
-            return False  # all are yet to be counted
-        is_kept = not self._changed
-        if is_kept:
-            self._changed = changed
+    def _list(self, names: list[bytes]) -> None:
+        """List these subjects and no others."""
+        self._let_go(self.names)
+        self.names = names
+        self.listing += 1
+        if self._numbers is not None:
+            for part in self._numbers.parts:
+                self._let_go(part)
+            self._numbers = None
+        self._start_over()
+
+    def _start_over(self) -> None:
+        self._counts, self._firsts, self._lasts = array("Q"), array("Q"), array("Q")
+        for changed in self._changed:
+            self._let_go(changed)
+        self._changed = []
+
+    def note(self, changed: dict[bytes, None]) -> None:
+        """Note to which subjects messages have come, or of which some have gone.
+
+        Args:
+            changed: nobody else changes it any more.
+        """
+        if self._counts and len(changed) + self._changes > len(self.names) + _TOGETHER_MAX:
+            self._start_over()
+        if self._counts:
+            self._note(changed)
         else:
-            self._changed.update(changed)
-        return is_kept
+            self._let_go(changed)  # all are yet to be counted
+
+    def _note(self, changed: dict[bytes, None]) -> None:
+        together = self._changed[-1] if self._changed else None
+        if together is not None and len(together) + len(changed) <= _TOGETHER_MAX:
+            together.update(changed)
+        elif changed:
+            self._changed.append(changed)
+
+    @property
+    def _changes(self) -> int:
+        return sum(map(len, self._changed))
 
     def catch_up(self, subjects_max: int) -> bool:
         """Count the messages of up to so many subjects; tell whether all are counted."""
@@ -94,22 +124,37 @@ class SubjectIndex:
         for column in (self._counts, self._firsts, self._lasts):
             column.frombytes(zeros)
         counts, firsts, lasts = self._counts, self._firsts, self._lasts
-        numbers, names = self._numbers, self.names[start:stop]
+        if self._numbers is None:
+            self._numbers = PartedNumbers()
+        note, names = self._numbers.note, self.names[start:stop]
         held = map(self._sequences.get, names)
+        again: dict[bytes, None] = {}
         for number, (name, sequences) in enumerate(zip(names, held, strict=True), start):
-            if numbers.setdefault(name, number) != number:
-                self._changed[name] = None  # it has a number already
+            if note(name, number) != number:
+                again[name] = None  # it has a number already
             elif sequences is not None:
                 counts[number] = len(sequences)
                 firsts[number] = next(iter(sequences))
                 lasts[number] = next(reversed(sequences))
+        self._note(again)
 
     def _renew(self, subjects_max: int) -> None:
+        left = subjects_max
+        while left > 0 and self._changed:
+            changed = self._changed[-1]
+            count = min(left, len(changed))
+            self._renew_some(changed, count)
+            left -= count
+            if not changed:
+                self._changed.pop()
+
+    def _renew_some(self, changed: dict[bytes, None], count: int) -> None:
         counts, firsts, lasts = self._counts, self._firsts, self._lasts
-        changed, numbers = self._changed, self._numbers
-        for _ in range(min(subjects_max, len(changed))):
+        assert self._numbers is not None, "they were counted before"
+        number_of = self._numbers.get
+        for _ in range(count):
             name, _ = changed.popitem()
-            number = numbers.get(name)
+            number = number_of(name)
             if number is None:  # it was gone when numbers changed their meaning
                 continue
             sequences = self._sequences.get(name)
@@ -121,7 +166,7 @@ class SubjectIndex:
                 lasts[number] = next(reversed(sequences))
 
     def _catch_up(self) -> None:
-        while not self.catch_up(max(len(self.names) + len(self._changed), 1)):
+        while not self.catch_up(max(len(self.names) + self._changes, 1)):
             continue
 
     def newest(self, flags: bytearray) -> int:
@@ -153,6 +198,11 @@ class SubjectIndex:
         self._catch_up()
         return filters.present(flags, self._counts, self._lasts, low, _ANY_SEQ)
 
+    def begun(self, flags: bytearray, high: int) -> array[int]:
+        """Return the numbers of the subjects of a set that have messages up to `high`."""
+        self._catch_up()
+        return filters.present(flags, self._counts, self._firsts, 0, high)
+
     def lasts(self, flags: bytearray) -> array[int]:
         """Return the last sequence of each subject of a set that has messages, rising."""
         _, lasts = filters.order(self.present(flags), self._lasts)
@@ -166,4 +216,5 @@ class SubjectIndex:
     def census(self) -> Census:
         """Return all subjects with their counts."""
         self._catch_up()
-        return Census(self.names, self._counts[:])
+        # Whoever has it may look at it for long, and the list may be let go meanwhile.
+        return Census(self.names[:], self._counts[:])

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from random import Random
 from typing import Any
 
 import pytest
 from jetstream_server.kernels.deliveries import encode_deliveries
+from jetstream_server.protocol.ops import PubRun
 from jetstream_server.store import memory, sequence_order
 from jetstream_server.store.memory import MemoryStore
 from jetstream_server.store.ports import Limits
@@ -307,3 +309,80 @@ def test_literals_that_nobody_has_used_cost_next_to_nothing():
     assert lines_of(lambda: store.count(wanted, 0)) < 200
     assert lines_of(lambda: store.count(wanted, 2)) < 200
     assert (store.count(wanted, 0), store.count(wanted, 46)) == (10, 5)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_filter_decides_on_many_messages_as_on_each(seed, monkeypatch):
+    random = Random(seed)
+    monkeypatch.setattr(memory, "_ONE_BY_ONE", random.choice((1, 3)))
+    monkeypatch.setattr(memory, "_TOGETHER_MAX", random.choice((2, 8)))
+    store = MemoryStore()
+    for number in range(120):
+        store.append(b"%c.%d" % (random.choice(b"st"), number % 9), b"", b"", number)
+    store.delete(random.sample(range(1, 121), 40))
+    for patterns in ([b"s.*"], [b"*.1", b"t.3"], [b"s.1", b"t.2"], [b"s.1"], [b"none.*"]):
+        wanted: Any = store.filter(patterns)
+        start = random.randrange(1, 121)
+        found = [each for each in map(store.load, range(start, 121)) if each is not None]
+        expected = [each.sequence for each in found if wanted.wants(each.subject)]
+        assert list(store.window(wanted, start, 1000, 100_000).sequences) == expected
+        assert list(store.window(wanted, start, 3, 100_000).sequences) == expected[:3]
+        assert store.count(wanted, start) == len(expected)
+
+
+def test_a_search_looks_at_few_messages_if_each_takes_long(monkeypatch):
+    monkeypatch.setattr(memory, "_SEARCHED_AT_ONCE", 10)
+    store = MemoryStore()
+    for number in range(200):
+        store.append(b"s.%d.x" % number, b"", b"", 5)
+    many = store.filter([b"s.*.%d" % number for number in range(100)])
+    assert store.window(many, 1, 5, 1000).next_seq == 11
+    assert store.window(store.filter([b"s.*.y"]), 1, 5, 1000).next_seq == 201
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_the_last_up_to_a_sequence_is_what_a_plain_look_finds(seed):
+    random = Random(seed)
+    store = MemoryStore()
+    for _ in range(200):
+        store.append(b"s.%d" % random.randrange(12), b"", b"", 1)
+    store.delete(random.sample(range(1, 201), 60))
+    for _ in range(20):
+        up_to, patterns = random.randrange(1, 200), random.choice(([b"s.*"], [b"s.1", b"s.2"]))
+        wanted: Any = store.filter(patterns)
+        lasts: dict[bytes, int] = {}
+        for each in filter(None, map(store.load, range(1, up_to + 1))):
+            if wanted.wants(each.subject):
+                lasts[each.subject] = each.sequence
+        assert list(store.last_sequences(wanted, up_to)) == sorted(lasts.values())
+        assert len(store.last_sequences(wanted, up_to, 2)) == min(3, len(lasts))
+
+
+def test_the_past_of_a_subject_is_not_gone_through_backwards():
+    """A million messages since took 40 ms."""
+    store = MemoryStore()
+    for _ in range(5000):
+        store.append(b"s.1", b"", b"", 1)
+    for pattern in (b"s.1", b"s.*"):
+        wanted = store.filter([pattern])
+        store.count(wanted, 0)
+        assert lines_of(partial(store.last_sequences, wanted, 7)) < 100
+        assert list(store.last_sequences(wanted, 7)) == [7]
+
+
+def test_changes_that_nobody_asks_for_are_handed_over(monkeypatch):
+    """What remembers a million of them takes long to remember one more."""
+    monkeypatch.setattr(memory, "_LOOKED_AT_ONCE", 20)
+    store = filled(500, subjects=500)
+    run = PubRun.of((b"s.%d" % number, b"", b"", b"") for number in range(100))
+    store.append_run(run, 0, 100, 5)
+    assert len(store._grown) <= 20
+    store.delete(range(1, 400))
+    assert len(store._shrunk) <= 20
+    store.enforce(Limits(max_msgs_per_subject=1), 5)
+    for number in range(60):
+        store.append(b"t.%d" % number, b"", b"", 5)
+        store.append(b"t.1", b"", b"", 5)
+    while store.exceeds(limits := Limits(max_msgs_per_subject=1)) or store._grown:
+        store.enforce(limits, 5)
+    assert store.subject_count(b"t.1") == 1

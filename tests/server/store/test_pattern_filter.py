@@ -101,3 +101,14 @@ def test_what_only_looks_like_a_wildcard_is_none():
 def test_very_many_literals_are_told_apart_at_a_glance():
     patterns = tuple(b"s.%d" % n for n in range(1000))
     assert lines_of(lambda: PatternFilter(patterns)) < 100
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_many_subjects_are_decided_on_as_each_of_them(monkeypatch, seed):
+    monkeypatch.setattr(pattern_filter, "_COMPARED_MAX", 8)
+    random = Random(seed)
+    for count in (1, 3, 30):
+        for tokens in ([b"a", b"b", b"*"], [b"a", b"b"]):
+            wanted = PatternFilter(tuple(drawn(random, tokens) for _ in range(count)))
+            subjects = [drawn(random, [b"a", b"b", b"c"]) for _ in range(100)]
+            assert list(wanted.chosen(subjects)) == [wanted.wants(each) for each in subjects]

@@ -81,7 +81,8 @@ class BlockSubjects:
 
     def census(self) -> Census:
         """Return all subjects with their counts."""
-        return Census(self._table.names, self._table.counts[:])
+        # Whoever has it may look at it for long, and the list may be let go meanwhile.
+        return Census(self._table.names[:], self._table.counts[:])
 
     def last(self, subject: bytes) -> int:
         """Return the last sequence of a subject, 0 when it has none."""

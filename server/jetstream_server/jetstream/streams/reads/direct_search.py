@@ -40,6 +40,7 @@ _SLICE_BYTES = 2 * 1024 * 1024  # of answers
 _SLICE_MESSAGES = 64  # of answers that are made one by one, in a window
 _SLICE_LOADED = 16  # likewise, of messages that may be large, and anywhere
 _SLICE_WINDOWS = 4  # in which nothing is found
+_SLICE_PASSED = 100_000  # sequences, likewise: what is in them may have to be read first
 _SLICE_SUBJECTS = 200_000  # compared with a filter
 _SLICE_COUNTED = 200_000  # messages
 _SLICE_PATTERNS = 10_000  # that are read, or prepared
@@ -140,10 +141,11 @@ class DirectSearch:
         stream = self._stream if replies.has_headers and not wanted.no_hdr else b""
         head = b"%b %b" % (reply, target.sid)
         room, wire_bytes, last = _room(wanted), 0, 0
-        windows, sent_bytes, last_seq = 0, 0, store.last_seq
+        windows, begun, sent_bytes, last_seq = 0, sequence, 0, store.last_seq
         while left > 0 and room > 0 and wire_bytes < _ANSWER_BYTES_MAX and sequence <= last_seq:
-            if windows == _SLICE_WINDOWS or wire_bytes - sent_bytes >= _SLICE_BYTES:
-                windows, sent_bytes = 0, wire_bytes
+            is_long = windows == _SLICE_WINDOWS or sequence - begun >= _SLICE_PASSED
+            if is_long or wire_bytes - sent_bytes >= _SLICE_BYTES:
+                windows, begun, sent_bytes = 0, sequence, wire_bytes
                 yield
             window = store.window(
                 filtered, sequence, min(left, WINDOW_MESSAGES), min(room, _SLICE_BYTES)
@@ -317,7 +319,7 @@ class DirectSearch:
         store = self._store
         while not store.decide(filtered, _SLICE_SUBJECTS):
             yield
-        windows = 0
+        windows, begun = 0, sequence
         while True:
             window = store.window(filtered, sequence, 1, 0)
             if window.sequences:
@@ -325,7 +327,8 @@ class DirectSearch:
             if (sequence := window.next_seq) > store.last_seq:
                 return None
             windows += 1
-            if windows % _SLICE_WINDOWS == 0:
+            if windows == _SLICE_WINDOWS or sequence - begun >= _SLICE_PASSED:
+                windows, begun = 0, sequence
                 yield
 
     def _up_to(self, wanted: Selection) -> int | None:

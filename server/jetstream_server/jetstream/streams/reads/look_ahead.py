@@ -21,10 +21,13 @@ def look_ahead(
     """
     while not store.decide(wanted, decided_max):
         yield
-    counted_max = COUNTED_AT_ONCE
+    counted_max, steps = COUNTED_AT_ONCE, 0
+    known = store.state().num_subjects // COUNTED_AT_ONCE  # steps, for those that are there
     while not store.prepare_subjects(wanted, counted_max):
         yield
-        counted_max += 1 + COUNTED_AT_ONCE // 64  # it ends, however many change meanwhile
+        steps += 1
+        if steps > known:  # it ends, however many change meanwhile
+            counted_max += 1 + COUNTED_AT_ONCE // 64
 
 
 def count_ahead(

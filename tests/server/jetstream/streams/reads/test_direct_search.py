@@ -10,6 +10,7 @@ from jetstream_server.core.workload import Workload
 from jetstream_server.jetstream.streams.reads import direct_search
 from jetstream_server.jetstream.streams.reads.direct_search import DirectSearch, Steps
 from jetstream_server.jetstream.streams.reads.direct_selection import Selection
+from jetstream_server.store import memory
 from jetstream_server.store.memory import MemoryStore
 
 
@@ -80,3 +81,18 @@ def test_a_little_takes_one_slice() -> None:
         search.multi_last(replies, b"r", Selection(multi_last=["s.>"])),  # type: ignore[arg-type]
     ):
         assert finished(steps) == (1, b"")
+
+
+def test_a_slice_passes_over_so_many_messages_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four blocks with 130,000 messages each were read in one slice, in 30 ms."""
+    monkeypatch.setattr(memory, "_LOOKED_AT_ONCE", 10)
+    monkeypatch.setattr(direct_search, "_SLICE_WINDOWS", 1000)
+    monkeypatch.setattr(direct_search, "_SLICE_PASSED", 20)
+    store = MemoryStore()
+    for number in range(200):
+        store.append(b"s.%d" % (number // 150), b"", b"", 5)
+    search = DirectSearch(b"S", store, Workload())
+    replies: Any = Replies()
+    for subject, slices in (("s.1", 8), ("s.2", 10), ("s.0", 1)):
+        steps = search.following(replies, b"r", Selection(seq=1, next_by_subj=subject))
+        assert finished(steps)[0] == slices

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from jetstream_server.jetstream.streams.reads import look_ahead
 from jetstream_server.store.memory import MemoryStore
+from jetstream_server.store.ports import StoreState
 
 
 def test_steps_compare_and_then_count(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -46,3 +47,36 @@ def test_counting_ends_however_much_is_forgotten(messages: int, steps: int) -> N
     """A consumer was never made, and the account did nothing long any more after four of them."""
     store: Any = Forgetful(messages)
     assert len(list(look_ahead.count_ahead(store, None, 1, 100))) == steps
+
+
+class Changing:
+    """A store with subjects of which many change with each step."""
+
+    def __init__(self, subjects: int, changes: int) -> None:
+        self.subjects, self.changes = subjects, changes
+        self.left = subjects
+        self.asked: list[int] = []
+
+    def decide(self, wanted: Any, names_max: int) -> bool:
+        return True
+
+    def state(self) -> Any:
+        return StoreState(0, 0, 1, 0, 0, 0, self.subjects, 0)
+
+    def prepare_subjects(self, wanted: Any, names_max: int) -> bool:
+        self.asked.append(names_max)
+        self.left = max(self.left + (self.changes if len(self.asked) > 1 else 0) - names_max, 0)
+        return not self.left
+
+
+def test_a_step_counts_as_many_of_a_million_subjects_as_of_few(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It counted somewhat more with each step, and with very many subjects much more."""
+    monkeypatch.setattr(look_ahead, "COUNTED_AT_ONCE", 100)
+    store: Any = Changing(100_000, 0)
+    assert len(list(look_ahead.look_ahead(store, None))) == 999
+    assert set(store.asked) == {100}
+    store = Changing(1000, 150)
+    steps = len(list(look_ahead.look_ahead(store, None)))
+    assert 10 < steps < 200 and store.asked[10] == 100 < store.asked[-1]
