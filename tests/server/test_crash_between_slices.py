@@ -12,10 +12,10 @@ from jetstream_server.base.clock import MILLISECOND, SECOND
 from jetstream_server.base.nuid import Nuid
 from jetstream_server.core.sublist import Sublist
 from jetstream_server.core.subscription import Stretch
-from jetstream_server.jetstream.api import consumers, long_requests
+from jetstream_server.jetstream.api import long_requests
 from jetstream_server.jetstream.api.dispatch import Api
 from jetstream_server.jetstream.catalog.catalog import Catalog
-from jetstream_server.jetstream.consumers import consumer_files
+from jetstream_server.jetstream.consumers import consumer_creation, consumer_files
 from jetstream_server.jetstream.consumers.consumer import Consumer
 from jetstream_server.jetstream.context import Context
 from jetstream_server.jetstream.output import Output, Publish
@@ -146,8 +146,8 @@ def test_a_purge_leaves_what_it_has_not_reached(server: Server, power: bool) -> 
 def test_a_consumer_is_there_as_a_whole_or_not_at_all(
     server: Server, monkeypatch: pytest.MonkeyPatch, power: bool
 ) -> None:
-    monkeypatch.setattr(consumers, "SUBJECTS_AT_ONCE", 1)
-    monkeypatch.setattr(consumers, "MESSAGES_AT_ONCE", 10)
+    monkeypatch.setattr(consumer_creation, "SUBJECTS_AT_ONCE", 1)
+    monkeypatch.setattr(consumer_creation, "MESSAGES_AT_ONCE", 10)
     server.turn()
     seen = set()
     for turns in range(12):

@@ -33,6 +33,7 @@ from jetstream_server.jetstream.consumers.consumer_creation import (
     ComparedFilters,
     compare_filters,
     create_consumer,
+    look_ahead_of_start,
     pause_consumer,
     reset_consumer,
 )
@@ -51,7 +52,6 @@ from jetstream_server.jetstream.required_level import check_required_level
 from jetstream_server.jetstream.slices import Sliced
 from jetstream_server.jetstream.stream import Stream
 from jetstream_server.jetstream.streams.messages.publish_headers import has_header
-from jetstream_server.jetstream.streams.reads.look_ahead import count_ahead, look_ahead
 from jetstream_server.jetstream.wire.go_json import (
     Enum,
     GoModel,
@@ -63,7 +63,6 @@ from jetstream_server.jetstream.wire.go_json import (
 )
 from jetstream_server.jetstream.wire.go_time import ZERO_TEXT, format_time
 from jetstream_server.protocol import headers as header_block
-from jetstream_server.store.ports import SubjectFilter
 
 # How many entries one answer holds.
 NAMES_MAX = 1024
@@ -72,7 +71,6 @@ SORTED_OF_UNIT = 200  # consumers, of which a page is chosen
 SHOWN_AT_ONCE = 64
 BYTES_AS_ONE = 4096  # of an entry as JSON
 SUBJECTS_AT_ONCE = 200_000  # for a filter, in a few milliseconds
-MESSAGES_AT_ONCE = 200_000  # counted, likewise
 FILTERS_AT_ONCE = 1000  # sorted into literals and others
 
 _PAGE: dict[str, Any] = {"total": 0, "offset": 0, "limit": 0, "consumers": []}
@@ -229,7 +227,7 @@ def _creation(
         filters = config.filters
         wanted = stream.store.filter(filters) if filters else None
         has_paused = len(filters) > FILTERS_AT_ONCE
-        for _ in _look_ahead(stream, config, wanted):
+        for _ in look_ahead_of_start(stream, config, wanted):
             has_paused = True
             yield None
         if has_paused:
@@ -244,24 +242,6 @@ def _creation(
     if stream is not None and (has_filter or config.deliver_policy == "last_per_subject"):
         catalog.context.workload.spend(stream.store.state().num_subjects // SUBJECTS_OF_UNIT)
     yield answer
-
-
-def _look_ahead(
-    stream: Stream, config: ConsumerConfig, wanted: SubjectFilter | None
-) -> Iterator[None]:
-    """Find out, one slice a step, what a consumer will ask of its stream when it is made."""
-    store = stream.store
-    if wanted is not None or config.deliver_policy == "last_per_subject":
-        yield from look_ahead(store, wanted, SUBJECTS_AT_ONCE)
-    if wanted is None:
-        return
-    start = 0
-    if config.deliver_policy == "by_start_sequence":
-        start = config.opt_start_seq
-    elif config.deliver_policy == "by_start_time" and config.opt_start_time is not None:
-        start = store.sequence_at(int(config.opt_start_time))
-    if start:
-        yield from count_ahead(store, wanted, start, MESSAGES_AT_ONCE)
 
 
 def _create_now(

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import orjson
 
 from jetstream_server.base.errors import ApiError, StoreError
-from jetstream_server.core.steps import InSteps, found_out, without_pauses
+from jetstream_server.core.steps import InSteps, Stint, found_out, without_pauses
 from jetstream_server.core.subject_matcher import SubjectMatcher, prepared_matcher
 from jetstream_server.jetstream import errors
 from jetstream_server.jetstream.configs.consumer_checks import (
@@ -38,9 +38,10 @@ from jetstream_server.jetstream.consumers.progress.cursor import Cursor
 from jetstream_server.jetstream.consumers.progress.progress import Progress
 from jetstream_server.jetstream.consumers.progress.selection import missing
 from jetstream_server.jetstream.streams.messages.scan import stored
-from jetstream_server.jetstream.wire.go_json import decode
+from jetstream_server.jetstream.streams.reads.look_ahead import count_ahead, look_ahead
+from jetstream_server.jetstream.wire.go_json import decode, decode_in_steps
 from jetstream_server.jetstream.wire.go_time import ZERO, Instant, parse_time
-from jetstream_server.store.ports import MessageStore, StateFile
+from jetstream_server.store.ports import MessageStore, StateFile, SubjectFilter
 from jetstream_server.structures.sequence_set import SequenceSet
 
 if TYPE_CHECKING:
@@ -49,6 +50,11 @@ if TYPE_CHECKING:
 
 _NO_BOUNDS = ConsumerBounds()
 _FILTERS_AT_ONCE = 1000  # of a consumer, which are looked at as a whole several times
+_CONFIG_AT_ONCE_MAX = 8 * 1024  # bytes, of a stored config
+_TAKEN_BACK_AT_ONCE = 2000  # messages that are looked at for that
+# Each in a few milliseconds.
+SUBJECTS_AT_ONCE = 200_000  # for a filter
+MESSAGES_AT_ONCE = 200_000  # counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,6 +257,28 @@ def _start(stream: Stream, config: ConsumerConfig) -> tuple[int, Sequence[int]]:
     return first, []
 
 
+def look_ahead_of_start(
+    stream: Stream, config: ConsumerConfig, wanted: SubjectFilter | None
+) -> InSteps[None]:
+    """Find out in steps what a consumer will ask of its stream when it is made.
+
+    Args:
+        wanted: its filter; holding it keeps what is found out about it.
+    """
+    store = stream.store
+    if wanted is not None or config.deliver_policy == "last_per_subject":
+        yield from look_ahead(store, wanted, SUBJECTS_AT_ONCE)
+    if wanted is None:
+        return
+    start = 0
+    if config.deliver_policy == "by_start_sequence":
+        start = config.opt_start_seq
+    elif config.deliver_policy == "by_start_time" and config.opt_start_time is not None:
+        start = store.sequence_at(int(config.opt_start_time))
+    if start:
+        yield from count_ahead(store, wanted, start, MESSAGES_AT_ONCE)
+
+
 # -- changes -------------------------------------------------------------------------------------
 
 
@@ -355,20 +383,45 @@ def restore_consumer(
     Raises:
         StoreError: the config cannot be read.
     """
-    config, created, first_state = _load_config(files[0])
+    return without_pauses(restoration(stream, name, files, last_seq))(now)
+
+
+def restoration(
+    stream: Stream,
+    name: str,
+    files: tuple[StateFile, StateFile],
+    last_seq: int | None = None,
+    *,
+    looks_ahead: bool = False,
+) -> InSteps[Callable[[int], Consumer]]:
+    """Do in steps what `restore_consumer` does, up to what changes the stream.
+
+    Args:
+        last_seq: as there.
+        looks_ahead: also find out what the consumer will ask of its stream first.
+
+    Returns:
+        What does the rest, given the time; it is to be called before anything else happens.
+
+    Raises:
+        StoreError: the config cannot be read.
+    """
+    config, created, first_state = yield from _load_config(files[0])
     state, problem = _load_state(files[1])
     has_state_file = state is not None or bool(problem)
     states = [each for each in (state, first_state) if each is not None]
     if not states and not problem:
         problem = "there is none"
     progress: Progress | None = None
-    matcher = without_pauses(prepared_matcher(config.filters))
+    matcher = yield from prepared_matcher(config.filters)
     is_ahead = False
     if last_seq is None:
         last_seq = stream.store.last_seq
     for each in states:
         try:
-            progress, is_ahead = _restored_progress(stream, name, config, matcher, each, last_seq)
+            progress, is_ahead = yield from _restored_progress(
+                stream, name, config, matcher, each, last_seq
+            )
             break
         except StoreError as error:
             problem = str(error)
@@ -381,28 +434,65 @@ def restore_consumer(
         stream.context.log(
             "WRN", f"consumer {name} of stream {stream.name}: {files[1].damage}: {text}"
         )
-    progress = progress or _first_progress(stream, config, matcher, created)
-    consumer = Consumer(stream, name, config, created, progress, files)
-    consumer.files.has_state_file = has_state_file
-    if is_ahead:  # what was true of lost messages must not be said of those that replace them
-        consumer.files.save()
-    stream.add_consumer(consumer)
-    consumer.start(now)
-    return consumer
+    restored = progress or _first_progress(stream, config, matcher, created)
+    if looks_ahead:
+        yield from _look_ahead(stream, config, restored.cursor.next_seq)
+        _forget_missing(restored, stream.store, config, stream.store.last_seq)
+
+    def finish(now: int) -> Consumer:
+        consumer = Consumer(stream, name, config, created, restored, files)
+        consumer.files.has_state_file = has_state_file
+        if is_ahead:  # what was true of lost messages must not be said of those that replace them
+            consumer.files.save()
+        stream.add_consumer(consumer)
+        consumer.start(now)
+        return consumer
+
+    return finish
 
 
 def restart_consumer(
     stream: Stream, name: str, config: ConsumerConfig, created: int, next_seq: int, now: int
 ) -> Consumer:
     """Restart a consumer that keeps no state, with all that is not known to be acknowledged."""
-    matcher = without_pauses(prepared_matcher(config.filters))
+    return without_pauses(restarting(stream, name, config, created, next_seq))(now)
+
+
+def restarting(
+    stream: Stream,
+    name: str,
+    config: ConsumerConfig,
+    created: int,
+    next_seq: int,
+    *,
+    looks_ahead: bool = False,
+) -> InSteps[Callable[[int], Consumer]]:
+    """Do in steps what `restart_consumer` does, as `restoration` does it."""
+    matcher = yield from prepared_matcher(config.filters)
+    wanted = stream.store.filter(config.filters)  # what is found out about it lasts as long
+    if looks_ahead:
+        yield from look_ahead_of_start(stream, config, wanted)
+        yield from _look_ahead(stream, config, next_seq)
     progress = _new_progress(stream, config, matcher)
     if progress.cursor.next_seq < next_seq:
         progress.reset(next_seq)
-    consumer = Consumer(stream, name, config, created, progress, None)
-    stream.add_consumer(consumer)
-    consumer.start(now)
-    return consumer
+
+    def finish(now: int) -> Consumer:
+        consumer = Consumer(stream, name, config, created, progress, None)
+        stream.add_consumer(consumer)
+        consumer.start(now)
+        return consumer
+
+    return finish
+
+
+def _look_ahead(stream: Stream, config: ConsumerConfig, next_seq: int) -> InSteps[None]:
+    """Find out what a consumer that goes on from a sequence counts when it does."""
+    wanted = stream.store.filter(config.filters)
+    if wanted is not None:
+        while not stream.store.decide(wanted, SUBJECTS_AT_ONCE):
+            yield
+        yield from count_ahead(stream.store, wanted, next_seq, MESSAGES_AT_ONCE)
 
 
 def restore_snapshot(
@@ -420,7 +510,7 @@ def restore_snapshot(
     return consumer
 
 
-def _load_config(file: StateFile) -> tuple[ConsumerConfig, int, bytes | None]:
+def _load_config(file: StateFile) -> InSteps[tuple[ConsumerConfig, int, bytes | None]]:
     """Return the config, when the consumer was made, and the state that it had then, if any."""
     data = file.load()
     if data is None:
@@ -430,7 +520,12 @@ def _load_config(file: StateFile) -> tuple[ConsumerConfig, int, bytes | None]:
         created = int(parse_time(stored["created"]))
         # Fields that only a newer server knows are no reason to refuse.
         text = orjson.dumps(stored["config"])
-        config = decode(text, ConsumerConfig, strict=False, is_stored=True)
+        if len(text) > _CONFIG_AT_ONCE_MAX:
+            yield
+            config = yield from decode_in_steps(text, ConsumerConfig, strict=False, is_stored=True)
+            yield
+        else:
+            config = decode(text, ConsumerConfig, strict=False, is_stored=True)
         state = stored.get("state")
         first_state = None if state is None else b64decode(state, validate=True)
     except (ApiError, ValueError, KeyError, TypeError) as error:
@@ -453,13 +548,14 @@ def _restored_progress(
     matcher: SubjectMatcher,
     state: bytes,
     last_seq: int,
-) -> tuple[Progress, bool]:
+) -> InSteps[tuple[Progress, bool]]:
     """Return the progress in a saved state, and whether it covers messages that are lost.
 
     Raises:
         StoreError: these bytes are not a state.
     """
-    progress = _new_progress(stream, config, matcher)
+    # Where it begins is in the state.
+    progress = Progress(Cursor(stream.store, matcher.patterns, 1, (), matcher), ack_rules(config))
     restore_state(progress, state)
     done_until = progress.floor_stream_seq if progress.floor_consumer_seq else 0
     is_ahead = _forget_missing(progress, stream.store, config, last_seq)
@@ -470,7 +566,7 @@ def _restored_progress(
         text += ": what was stored between them is lost, and its sequences are given again"
         stream.context.log("WRN", f"consumer {name} of stream {stream.name}: {text}")
     if stream.config.retention == "workqueue" and config.max_deliver != 1:
-        _take_back(progress, stream.store)
+        yield from _take_back(progress, stream.store)
     return progress, is_ahead
 
 
@@ -511,17 +607,25 @@ def _forget_missing(
     return is_ahead
 
 
-def _take_back(progress: Progress, store: MessageStore) -> None:
+def _take_back(progress: Progress, store: MessageStore) -> InSteps[None]:
     """Deliver again what a work queue still has although its consumer is done with it.
 
     A crash can keep the saved state and lose the removals of the same flush. None of these acks
     was answered, and nobody else would ever remove the messages.
     """
     cursor, given_up = progress.cursor, progress.redelivery.counts
-    for sequence, _, subject, _ in stored(store, store.first_seq):
-        if sequence >= cursor.next_seq:
+    start, stint = store.first_seq, Stint(_TAKEN_BACK_AT_ONCE)
+    while start < cursor.next_seq:
+        for sequence, _, subject, _ in stored(store, start):
+            if sequence >= cursor.next_seq:
+                return
+            is_open = sequence in progress.pending or sequence in given_up
+            if not is_open and cursor.wants(subject) and cursor.has_passed(sequence):
+                progress.rewind(sequence)
+                return
+            if stint.spend():
+                start = sequence + 1
+                break
+        else:
             return
-        is_open = sequence in progress.pending or sequence in given_up
-        if not is_open and cursor.wants(subject) and cursor.has_passed(sequence):
-            progress.rewind(sequence)
-            return
+        yield  # with nothing of the store in hand

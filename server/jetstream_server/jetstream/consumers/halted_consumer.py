@@ -4,7 +4,8 @@ It keeps what the consumer has yet to read: on an interest stream it wants whate
 matches. Clients that ask it for messages wait. It is restarted from its stored state after a pause;
 then those who waited are told to ask again. One that keeps no state is restarted at the point up to
 which everything was acknowledged. The server's own consumers are removed: mirrors and sources make
-new ones.
+new ones. A consumer with very many filters is restarted in steps, each in a turn that has time for
+it.
 """
 
 from __future__ import annotations
@@ -13,15 +14,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from jetstream_server.base.clock import MILLISECOND
 from jetstream_server.base.errors import JetStreamServerError
 from jetstream_server.core.containment import Incident
+from jetstream_server.core.steps import InSteps
 from jetstream_server.core.subject_matcher import SubjectMatcher
 from jetstream_server.core.subscription import Stretch, Subscription
 from jetstream_server.jetstream.configs.consumer_config import ConsumerConfig
 from jetstream_server.jetstream.consumers.consumer import Consumer
 from jetstream_server.jetstream.consumers.consumer_creation import (
-    restart_consumer,
-    restore_consumer,
+    restarting,
+    restoration,
 )
 from jetstream_server.jetstream.ending import Ending
 from jetstream_server.store.ports import StateFile
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
 
 # Requests that may wait for the restart; any more are answered at once.
 _WAITING_MAX = 512
+_PAUSE_NS = MILLISECOND  # between two steps of a restart
 _AGAIN = b"NATS/1.0 %b\r\n\r\n" % Ending.INTERRUPTED.value
 
 
@@ -44,6 +48,7 @@ class Remnant:
         files: where it is kept, None for one that keeps nothing.
         next_seq: where one that keeps nothing goes on.
         info: the last that is known, as CONSUMER.INFO shows it.
+        matcher: of its filters, if it had one.
     """
 
     name: str
@@ -52,6 +57,7 @@ class Remnant:
     files: tuple[StateFile, StateFile] | None
     next_seq: int
     info: dict[str, Any]
+    matcher: SubjectMatcher | None = None
 
     @classmethod
     def of(cls, consumer: Consumer) -> Remnant:
@@ -61,8 +67,9 @@ class Remnant:
         except Exception:
             info = {}
         next_seq = consumer.progress.floor_stream_seq + 1
-        config, created = consumer.config, consumer.created
-        return cls(consumer.name, config, created, consumer.files.files, next_seq, info)
+        config, created, files = consumer.config, consumer.created, consumer.files.files
+        matcher = consumer.progress.cursor.matcher
+        return cls(consumer.name, config, created, files, next_seq, info, matcher)
 
 
 class HaltedConsumer:
@@ -92,7 +99,12 @@ class HaltedConsumer:
         self._ended = ended
         self._waiting: list[bytes] = []
         self._patterns = () if remnant.config is None else remnant.config.filters
-        self._matcher = SubjectMatcher(self._patterns)
+        matcher = remnant.matcher
+        if matcher is None or matcher.patterns != tuple(self._patterns):
+            matcher = SubjectMatcher(self._patterns)
+        self._matcher = matcher
+        self._steps: InSteps[Callable[[int], Consumer]] | None = None  # of the restart, if begun
+        self._waits_since = 0  # the turn in which the next step was put off first
         subject = f"$JS.API.CONSUMER.MSG.NEXT.{stream.name}.{remnant.name}"
         self._subscription = Subscription(subject.encode(), self)
 
@@ -123,16 +135,26 @@ class HaltedConsumer:
         self._context.deadlines.schedule(self, now + self._pause_ns(now))
 
     def tick(self, now: int) -> None:
-        """Restart the consumer."""
+        """Restart the consumer, a step in each turn that has time for one."""
         if self.internal:
             self._detach()
             self.stream.remove_consumer(self, now)
             return
+        workload = self._context.workload
+        self._waits_since = self._waits_since or workload.turn
+        if not workload.takes_slice(self._waits_since):
+            self._context.deadlines.schedule(self, now)
+            return
+        self._waits_since = 0
         try:
             restarted = self._restart(now)
         except JetStreamServerError as error:
+            self._steps = None
             self._context.log("ERR", f"consumer {self.name} of stream {self.stream.name}: {error}")
             self._context.deadlines.schedule(self, now + self._pause_ns(now))
+            return
+        if restarted is None:
+            self._context.deadlines.schedule(self, now + _PAUSE_NS)
             return
         self._detach()
         for reply in self._waiting:
@@ -142,22 +164,36 @@ class HaltedConsumer:
         text = f"consumer {restarted.name} of stream {self.stream.name} was restarted"
         self._context.log("INF", text)
 
-    def _restart(self, now: int) -> Consumer:
-        """Restart it.
+    def _restart(self, now: int) -> Consumer | None:
+        """Take the next step; return the consumer, None if there are more steps.
 
         Raises:
             StoreError: it cannot be read.
         """
-        remnant = self.remnant
+        if self._steps is None:
+            self._steps = self._begin()
+        try:
+            next(self._steps)
+        except StopIteration as end:
+            finish: Callable[[int], Consumer] = end.value
+        else:
+            return None
+        self._steps = None
+        return finish(now)
+
+    def _begin(self) -> InSteps[Callable[[int], Consumer]]:
+        stream, remnant = self.stream, self.remnant
         if remnant.files is not None:
-            return restore_consumer(self.stream, remnant.name, remnant.files, now)
-        assert remnant.config is not None, "it was read when it was made"
-        return restart_consumer(
-            self.stream, remnant.name, remnant.config, remnant.created, remnant.next_seq, now
+            return restoration(stream, remnant.name, remnant.files, looks_ahead=True)
+        config = remnant.config
+        assert config is not None, "it was read when it was made"
+        return restarting(
+            stream, remnant.name, config, remnant.created, remnant.next_seq, looks_ahead=True
         )
 
     def give_up(self, incident: Incident, now: int) -> None:
         """The restart has failed: try again later."""
+        self._steps, self._waits_since = None, 0
         if self.stream.consumers.get(self.name) is self:
             self.outage = str(incident)
             self._context.deadlines.schedule(self, now + self._pause_ns(now))
@@ -166,6 +202,8 @@ class HaltedConsumer:
 
     def stop(self, ending: Ending, now: int) -> None:
         """Stop for good or for shutdown."""
+        if self._subscription.closed:
+            return
         self._detach()
         for reply in self._waiting:
             head = b"NATS/1.0 %b\r\n\r\n" % ending.value

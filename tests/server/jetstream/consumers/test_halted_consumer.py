@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
 from jetstream_server.base.clock import SECOND
+from jetstream_server.core import pattern_tree
+from jetstream_server.core.pattern_tree import PatternTree
+from jetstream_server.jetstream.consumers import consumer_creation
 from jetstream_server.jetstream.consumers.ack import Acks
 from jetstream_server.jetstream.consumers.consumer import Consumer
 from jetstream_server.jetstream.consumers.progress.progress import Progress
@@ -251,3 +255,74 @@ def test_one_that_trips_again_and_again_is_tried_less_and_less_often(world, clie
         assert counts[0] <= 6 and counts[2] - counts[1] <= 1 and stopped(client)
     world.wait(6 * 60 * SECOND)
     assert not stopped(client) and len(acks(client.pull(batch=9))) == 3
+
+
+@pytest.mark.parametrize("mem_storage", [False, True])
+def test_very_many_filters_are_read_and_noted_in_steps(world, client, monkeypatch, mem_storage):
+    """The turn in which 40,000 were restarted took 80 ms, and so did the first message before it
+    for one whose filter nobody had."""
+    filters = [f"s.*.{number}" for number in range(3000)]
+    client.say(b"".join(b"PUB s.a.%d 0\r\n\r\n" % number for number in range(100)))
+    config = {"durable_name": "F", "ack_policy": "explicit", "mem_storage": mem_storage}
+    body = {"stream_name": "S", "config": config | {"filter_subjects": filters}}
+    client.publish("$JS.API.CONSUMER.CREATE.S.F", json.dumps(body).encode(), "_INBOX.made")
+    world.wait(SECOND)
+    assert "error" not in client.api("CONSUMER.INFO.S.F")
+    added, add = [0], PatternTree.add
+
+    def counted(tree, pattern):
+        added[-1] += 1
+        add(tree, pattern)
+
+    run = world.node.run
+    monkeypatch.setattr(PatternTree, "add", counted)
+    monkeypatch.setattr(world.node, "run", lambda now: (added.append(0), run(now)))
+    with monkeypatch.context() as patched:
+        plant(patched, Pull, "receive", of("F"))
+        client.pull("F")
+        assert stopped(client, "F")
+    assert client.store("s.b.2999") and not sum(added)
+    world.wait(5 * SECOND)
+    assert not stopped(client, "F")
+    # There are three tokens in each.
+    assert sum(added) >= 3000 and max(added) <= pattern_tree.AT_ONCE // 3 + 1
+    assert len(acks(client.read() + client.pull("F", batch=200))) == 101
+
+
+def test_one_that_is_removed_while_it_is_restarted_stays_away(world, client, monkeypatch):
+    monkeypatch.setattr(consumer_creation, "_CONFIG_AT_ONCE_MAX", 1)
+    with monkeypatch.context() as patched:
+        plant(patched, Pull, "receive", of("C"))
+        client.pull()
+    assert stopped(client)
+    (halted,) = (each for each in world.catalog.outages._halted if each.name == "C")
+    while halted._steps is None:
+        world.now = max(world.now, world.node.next_deadline())
+        world.node.run(world.now)
+    assert client.api("CONSUMER.DELETE.S.C")["success"]
+    world.wait(10 * SECOND)
+    assert client.api("CONSUMER.NAMES.S")["consumers"] == ["D"] and world.health() == []
+
+
+def test_what_leaves_while_it_is_restarted_is_not_pending(world, client, monkeypatch):
+    monkeypatch.setattr(consumer_creation, "_TAKEN_BACK_AT_ONCE", 1)
+    client.stream("W", retention="workqueue")
+    client.consumer("w", "W")
+    for number in range(4):
+        client.store("w.a", b"%d" % number)
+    assert len(acks(client.pull("w", "W", batch=3))) == 3
+    world.wait(SECOND)
+    with monkeypatch.context() as patched:
+        plant(patched, Pull, "receive", of("w"))
+        client.pull("w", "W")
+    (halted,) = world.catalog.outages._halted
+    while halted._steps is None:
+        world.now = max(world.now, world.node.next_deadline())
+        world.node.run(world.now)
+    stream = world.catalog.stream("W")
+    stream.delete_message(2, False, world.now)
+    assert stream.consumers["w"] is halted
+    world.wait(SECOND)
+    assert stream.consumers["w"] is not halted
+    info = client.api("CONSUMER.INFO.W.w")
+    assert (info["num_ack_pending"], info["num_pending"]) == (2, 1)

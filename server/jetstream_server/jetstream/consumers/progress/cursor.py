@@ -95,6 +95,11 @@ class Cursor:
         self._scanned_seq = 0
 
     @property
+    def matcher(self) -> SubjectMatcher | None:
+        """Return the matcher of the patterns, None if nobody has made one yet."""
+        return self._matcher
+
+    @property
     def unsettled(self) -> int:
         """Return how many sequences of the snapshot somebody goes through who asks for anything, as
         some of them are gone."""
