@@ -29,11 +29,13 @@ from benchmarks.stall.copies import COPIES
 from benchmarks.stall.crowds import CROWDS
 from benchmarks.stall.departures import DEPARTURES
 from benchmarks.stall.filters import FILTERS
+from benchmarks.stall.first_questions import FIRST_QUESTIONS
 from benchmarks.stall.inputs import INPUTS, Input
 from benchmarks.stall.long_headers import LONG_HEADERS
 from benchmarks.stall.long_lists import LONG_LISTS
 from benchmarks.stall.packed import PACKED
 from benchmarks.stall.permissions import PERMISSIONS
+from benchmarks.stall.push_consumers import PUSH_CONSUMERS
 from benchmarks.stall.timers import TIMERS
 from benchmarks.stall.witness import Waits, Witness
 from benchmarks.stall.wrapped import WRAPPED
@@ -53,6 +55,8 @@ ALL = [
     *PACKED,
     *LONG_HEADERS,
     *LONG_LISTS,
+    *FIRST_QUESTIONS,
+    *PUSH_CONSUMERS,
 ]
 SHARES = (("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999), ("max", 1.0))
 _SETTLE_S = 0.3  # before the input, and behind it

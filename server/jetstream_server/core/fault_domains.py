@@ -83,6 +83,8 @@ PLACES: dict[str, Row] = {
     "ServiceReplies": _MESSAGE,
     # -- between accounts ------------------------------------------------------------------------
     "StreamImport": Row(Domain.LINK, "self"),
+    "Joining": Row(Domain.LINK, "self"),
+    "Successions": Row(Domain.CONNECTION, "self.session"),
     # -- what takes several turns ------------------------------------------------------------------
     "Snapshot": Row(Domain.REQUEST, "self"),
     "Restore": Row(Domain.REQUEST, "self"),
@@ -155,6 +157,7 @@ PLACES: dict[str, Row] = {
             "remove_consumer",
             "stop",
             "delete",
+            "delete_in_steps",
         )
     },
     # -- the end of the process: going on could break a promise ----------------------------------

@@ -62,8 +62,12 @@ class Runnable(Hashable, Protocol):
         """Deliver what can be delivered now."""
         ...
 
-    def put_off(self, now: int) -> None:
-        """Deliver nothing in this turn, which has had enough; it comes to it in the next one."""
+
+class Reporting(Hashable, Protocol):
+    """A consumer whose answers report what is yet to be saved."""
+
+    def save_reported(self, now: int) -> None:
+        """Save it before they leave."""
         ...
 
 
@@ -82,6 +86,7 @@ class Context:
         remains: what very many messages leave behind in memory.
         deadlines: one entry per stream or consumer with a timer, keyed by the object.
         ready: consumers to `advance` at the end of the turn, in order of waking.
+        reporting: consumers that have given answers in this turn.
         watching: consumers that deliver while somebody listens; to be woken when interest changes.
         blocked: consumers that held messages back for clients that do not read; to be woken when
             one reads again.
@@ -105,6 +110,7 @@ class Context:
     remains: Remains = field(init=False)
     deadlines: DeadlineHeap[Scheduled] = field(init=False)
     ready: dict[Runnable, None] = field(default_factory=dict)
+    reporting: dict[Reporting, None] = field(default_factory=dict)
     watching: dict[Runnable, None] = field(default_factory=dict)
     blocked: dict[Runnable, None] = field(default_factory=dict)
     copying: dict[Copying, None] = field(default_factory=dict)

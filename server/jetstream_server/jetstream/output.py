@@ -96,6 +96,7 @@ class Output:
         promise: the same of what reaches them after a flush, and of what is stored again; and in
             whose output.
         delivered_bytes: of frames and of messages handed over so far.
+        delivered_messages: likewise, those in frames.
         in_flight: frames that clients have yet to be handed.
     """
 
@@ -106,6 +107,7 @@ class Output:
     sends: list[Send] = field(default_factory=list)
     sends_after_flush: list[Send] = field(default_factory=list)
     delivered_bytes: int = 0
+    delivered_messages: int = 0
     in_flight: FramesInFlight = field(default_factory=FramesInFlight)
 
     def publish(
@@ -157,6 +159,7 @@ class Output:
         sends = self.sends_after_flush if waits else self.sends
         sends.append(Frames(subscription, data, count, content_bytes))
         self.delivered_bytes += len(data)
+        self.delivered_messages += count
         self.stir()
 
     def hand_over(self, subscription: Subscription, run: PubRun, weight: int) -> None:
@@ -265,5 +268,6 @@ class Output:
 
 
 def _takes_frames(target: Subscription) -> bool:
-    """Tell whether answers can go to a subscription as frames, however many they are."""
-    return target.outlet is not None and not target.max_messages
+    """Tell whether answers can go to a subscription as frames, however many they are, and whatever
+    their subjects."""
+    return target.outlet is not None and not (target.max_messages or target.is_filtered)

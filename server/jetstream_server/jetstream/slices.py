@@ -39,9 +39,13 @@ class Slices:
     Args:
         deadlines: where it gets its turns.
         workload: tells whether a turn has time for a slice.
+        begun_max: how many are worked on in turn; of one at a time each ends before the next.
     """
 
-    def __init__(self, deadlines: DeadlineHeap[Any], workload: Workload) -> None:
+    def __init__(
+        self, deadlines: DeadlineHeap[Any], workload: Workload, begun_max: int = BEGUN_MAX
+    ) -> None:
+        self._begun_max = begun_max
         self._deadlines = deadlines
         self._workload = workload
         self._sliced_in = 0  # the turn that did the last slice
@@ -74,7 +78,7 @@ class Slices:
             self._deadlines.schedule(self, now)
             return
         self._sliced_in, self._waits_since = turn, 0
-        while self._waiting and len(self._begun) < BEGUN_MAX:
+        while self._waiting and len(self._begun) < self._begun_max:
             self._begun.append(self._waiting.popleft())
         self._deadlines.schedule(self, now + _PAUSE_NS)
         self._job = job = self._begun.popleft()

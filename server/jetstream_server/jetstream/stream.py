@@ -23,6 +23,7 @@ from typing import Any
 from jetstream_server.base.clock import SECOND
 from jetstream_server.base.errors import StoreError
 from jetstream_server.core.containment import Incident
+from jetstream_server.core.steps import InSteps, without_pauses
 from jetstream_server.core.subscription import Receiver, Stretch
 from jetstream_server.jetstream import errors
 from jetstream_server.jetstream.configs.stream_config import StreamConfig
@@ -240,16 +241,31 @@ class Stream:
 
     def delete(self, now: int) -> None:
         """Stop for good: consumers get told and everything is removed."""
-        self._end(Ending.DELETED, now)
+        without_pauses(self.delete_in_steps(now))
+
+    def delete_in_steps(self, now: int) -> InSteps[None]:
+        """Do as `delete` does, some of very many consumers with each step; it takes nothing in from
+        the first one on."""
+        ending = Ending.DELETED
+        self._close(ending)
+        yield from self.consumers.tell_in_steps(lambda consumer: consumer.stop(ending, now), now)
+        self._alarm.cancel()  # it may have been set by what consumers did meanwhile
+        self._forget()
         self.store.destroy()
         self.folder.remove()
 
     def _end(self, ending: Ending, now: int) -> None:
+        self._close(ending)
+        self.consumers.tell(lambda consumer: consumer.stop(ending, now), now)
+        self._forget()
+
+    def _close(self, ending: Ending) -> None:
         self.sourcing.stop(for_good=ending.is_for_good)
         self.unsubscribe()
         self._alarm.cancel()
         self.publishing.close()
-        self.consumers.tell(lambda consumer: consumer.stop(ending, now), now)
+
+    def _forget(self) -> None:
         # A stream is part of circles, which may stay in memory; its ids are the most of it.
         self.contents.dedupe.forget()
 

@@ -429,6 +429,7 @@ class Node:
     def _run_account(self, account: Account, now: int) -> None:
         self.workload.promises.made_for(None)
         if self._shares.are_spent:
+            account.put_off(now)
             self._late_accounts[account] = None
         else:
             self._shares.run(account, now)

@@ -106,6 +106,13 @@ def test_a_subscription_that_ends_after_so_many_is_counted_one_by_one(output):
     assert all(isinstance(send, Publish) for send in output.sends_after_flush)
 
 
+def test_a_client_that_may_not_be_sent_everything_has_each_ack_looked_at(output):
+    """It was sent those on subjects that are denied to it."""
+    listen(output, b"_INBOX.x.*").is_filtered = True
+    output.pub_acks(run_with(b"_INBOX.x.1", b"_INBOX.x.2"), 0, 2, HEAD, 1)
+    assert [type(send) for send in output.sends_after_flush] == [Publish, Publish]
+
+
 def test_what_reaches_many_is_work_of_the_turn(output):
     spent, promised = [], []
     output.spend = spent.append

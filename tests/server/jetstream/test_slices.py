@@ -136,3 +136,13 @@ def test_accounts_that_always_come_first_do_not_keep_another_waiting(hears: bool
         workload.end()
     done = [len(account.done) for account in accounts]
     assert max(done) - min(done) <= 1 and sum(done) >= 98
+
+
+def test_of_one_at_a_time_each_ends_before_the_next(turns: Turns) -> None:
+    turns.slices = Slices(turns.deadlines, turns.workload, begun_max=1)
+    for name in "abc":
+        turns.add(name, 2)
+    while turns.turn():
+        pass
+    assert turns.done == [*"aabbcc"]
+    assert [each["name"] for each in turns.told] == [*"abc"]

@@ -82,9 +82,6 @@ class Purging:
         """Have the next slice removed soon."""
         self._stream.context.deadlines.schedule(self, now + _PAUSE_NS)
 
-    def put_off(self, now: int) -> None:
-        """Have it removed later."""
-
     def tick(self, now: int) -> None:
         """Remove the next slice, when its turn has come."""
         assert self._finished is not None, "it was told whom to tell"

@@ -295,12 +295,17 @@ def _listing(catalog: Catalog, request: Request) -> Iterator[dict[str, Any] | No
 
 
 @route("STREAM.DELETE.*", "stream_delete_response")
-def delete(catalog: Catalog, request: Request) -> dict[str, Any]:
+def delete(catalog: Catalog, request: Request) -> dict[str, Any] | Later:
     """Remove a stream with everything in it."""
     if not is_empty_request(request.body):
         raise errors.NOT_EMPTY_REQUEST()
-    catalog.delete(request.tokens[-1], request.now)
-    return {"success": True}
+    return at_once_or_later(catalog.context, _delete(catalog, request))
+
+
+def _delete(catalog: Catalog, request: Request) -> Iterator[dict[str, Any] | None]:
+    """Remove a stream, with pauses if it has very many consumers."""
+    yield from catalog.delete_in_steps(request.tokens[-1], request.now)
+    yield {"success": True}
 
 
 @route("STREAM.PURGE.*", "stream_purge_response", {"purged": 0})

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import islice
 
 from jetstream_server import API_LEVEL
 from jetstream_server.base.clock import MILLISECOND
@@ -50,7 +51,7 @@ from jetstream_server.jetstream.configs.stream_config import (
 )
 from jetstream_server.jetstream.configs.stream_file import LostConfigError, load_config, save_config
 from jetstream_server.jetstream.consumers.consumer_creation import check_stream_limits
-from jetstream_server.jetstream.context import Context, Runnable
+from jetstream_server.jetstream.context import Context
 from jetstream_server.jetstream.origins.last_positions import Foreseen
 from jetstream_server.jetstream.stream import Stream
 from jetstream_server.store.ports import StreamFolder, Vault
@@ -58,6 +59,7 @@ from jetstream_server.store.ports import StreamFolder, Vault
 # Restores that one account may have under way at a time: each may fill the disk.
 RESTORES_MAX = 16
 TURN_BYTES = 4 * OUTBOX_LOW_BYTES  # delivered by all consumers of an account
+TURN_MESSAGES = 20_000  # likewise: of a stream in memory each takes nearly a microsecond
 # How much of what is due at the same time is done in one turn, in some 10 ms each.
 TIMERS_OF_TURN_MAX = 150
 _PROMISED_RETRY_NS = MILLISECOND  # how soon it is looked again whether it has arrived
@@ -131,6 +133,7 @@ class Catalog:
         )
         self.offline: dict[str, OfflineStream] = NotedDict(self._changed)
         self.restoring: dict[str, StreamConfig] = NotedDict(self._changed)
+        self._leaving: dict[str, Stream] = {}  # that are being removed, by name
         self.api_total = 0
         self.api_errors = 0
         self._vault = vault
@@ -224,7 +227,7 @@ class Catalog:
         self._check_config(config, pedantic=pedantic, compared=compared)
         check_replicas(config)
         config = self._with_defaults(config)
-        if config.name in self.restoring:
+        if config.name in self.restoring or config.name in self._leaving:
             raise errors.STREAM_NAME_EXIST()
         if config.name in self.streams:
             stream = self.stream(config.name)
@@ -306,13 +309,26 @@ class Catalog:
         Raises:
             ApiError: 10059.
         """
+        without_pauses(self.delete_in_steps(name, now))
+
+    def delete_in_steps(self, name: str, now: int) -> InSteps[None]:
+        """Do as `delete` does, some of very many consumers with each step. From the first one on
+        nobody finds the stream, and nobody can make one of its name before the last.
+
+        Raises:
+            ApiError: 10059.
+        """
         self.outages.forget(name)
         if offline := self.offline.pop(name, None):
             offline.folder.remove()
         elif stream := self.streams.pop(name, None):
             self._unread = {key: why for key, why in self._unread.items() if key[0] != name}
             self.metering.dismiss(stream)
-            stream.delete(now)
+            self._leaving[name] = stream
+            try:
+                yield from stream.delete_in_steps(now)
+            finally:
+                del self._leaving[name]
         else:
             raise errors.STREAM_NOT_FOUND()
         publish_stream_action(self.context, name, "delete", now)
@@ -355,7 +371,7 @@ class Catalog:
         Raises:
             ApiError: such a stream cannot be made.
         """
-        if config.name in (self.streams | self.offline | self.restoring):
+        if config.name in (self.streams | self.offline | self.restoring | self._leaving):
             raise errors.STREAM_NAME_EXIST_RESTORE_FAILED()
         self._check_count(config)
         self.metering.check_reservation(config)
@@ -551,6 +567,8 @@ class Catalog:
             self._tick(now)
         if context.ready:
             self._deliver(now)
+        if context.reporting:
+            self._save_reported(now)
 
     def _tick(self, now: int) -> None:
         """Have some of what has become due done; what is left of much comes in the next turn."""
@@ -572,25 +590,31 @@ class Catalog:
         """Let each that was woken deliver, until a turn has had enough; the others come first in
         the next one."""
         context, output, workload = self.context, self.context.output, self.context.workload
-        ready = list(context.ready)
-        context.ready.clear()
+        ready, context.ready = context.ready, {}
         enough = output.delivered_bytes + TURN_BYTES
+        enough_messages = output.delivered_messages + TURN_MESSAGES
         enough_units = workload.used + workload.timer_units
-        late: dict[Runnable, None] = {}
         for number, runnable in enumerate(ready):
-            is_enough = (
+            if (
                 output.delivered_bytes >= enough
+                or output.delivered_messages >= enough_messages
                 or number >= ADVANCED_OF_TURN_MAX
                 or workload.used >= enough_units
-            )
-            if is_enough:
-                self._guarded(runnable.put_off, now)
-                late[runnable] = None
-            else:
-                self._guarded(runnable.advance, now)
-        if late:
-            context.ready = late | context.ready
-            output.stir()
+            ):
+                late = dict.fromkeys(islice(ready, number, None))
+                context.ready = late | context.ready
+                output.stir()
+                return
+            self._guarded(runnable.advance, now)
+
+    def _save_reported(self, now: int) -> None:
+        reporting, self.context.reporting = self.context.reporting, {}
+        for consumer in reporting:
+            self._guarded(consumer.save_reported, now)
+
+    def put_off(self, now: int) -> None:
+        """Let nobody deliver in this turn; what answers of it report is saved all the same."""
+        self._save_reported(now)
 
     def next_deadline(self) -> int | None:
         """Return when `run` has something to do, 0 for at once, None for never."""
@@ -620,6 +644,8 @@ class Catalog:
 
     def stop(self, now: int) -> None:
         """End for a shutdown: waiting pulls are told, stores are closed."""
+        for stream in list(self._leaving.values()):
+            self._guarded(stream.delete, now)
         for stream in list(self.streams.values()):
             self._guarded(stream.stop, now)
 

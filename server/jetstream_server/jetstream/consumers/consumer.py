@@ -119,6 +119,7 @@ class Consumer:
             self._timers,
             context.nuid,
             wake=self.wake,
+            note_answer=self._note_answer,
             arm=self._arm,
             give_up=self.give_up,
             settle=self.settle,
@@ -191,6 +192,7 @@ class Consumer:
             self.context.sublist.remove(subscription)
         self.context.deadlines.cancel(self)
         self.context.ready.pop(self, None)
+        self.context.reporting.pop(self, None)
         self.context.watching.pop(self, None)
         self.context.blocked.pop(self, None)
         if ending.is_for_good:
@@ -251,8 +253,11 @@ class Consumer:
         self.files.end_turn()
         self._arm()
 
-    def put_off(self, now: int) -> None:
-        """Deliver nothing in this turn, but save what its answers report."""
+    def _note_answer(self) -> None:
+        self.context.reporting[self] = None
+
+    def save_reported(self, now: int) -> None:
+        """Save what its answers of this turn report, whether it delivers in this turn or not."""
         if not self._is_stopped:
             self.files.end_turn()
 

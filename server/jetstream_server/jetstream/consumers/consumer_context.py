@@ -37,6 +37,7 @@ class ConsumerContext:
         timers: deadlines by what is due: a pull request, or a word.
         nuid: the source of identifiers.
         wake: has the consumer advanced at the end of this turn.
+        note_answer: has it save, before this turn ends, what an answer reports.
         arm: has it ticked when the first of its timers is due.
         give_up: stops the consumer, as an exception has left it half changed.
         settle: lets the stream remove messages that the consumer is done with.
@@ -58,6 +59,7 @@ class ConsumerContext:
     timers: DeadlineHeap[PullRequest | str]
     nuid: Nuid
     wake: Callable[[], None]
+    note_answer: Callable[[], None]
     arm: Callable[[], None]
     give_up: Callable[[Incident, int], None]
     settle: Callable[[array[int], int], None]

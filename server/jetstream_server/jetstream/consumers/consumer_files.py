@@ -60,6 +60,7 @@ class ConsumerFiles:
         self._is_unsaved = True
         if must_precede_answer:
             self._must_save_now = True
+            self._shared.note_answer()
             self._shared.wake()
         elif "save" not in self._shared.timers:
             redelivery = self._shared.progress.redelivery
@@ -70,6 +71,7 @@ class ConsumerFiles:
     def answer(self, reply: bytes) -> None:
         """Answer an ack, but not before what it changed is saved."""
         self._unsaved_answers.append(self._output.publish(reply, b""))
+        self._shared.note_answer()
 
     def end_turn(self) -> None:
         """Queue for the disk what the answers of this turn report."""

@@ -262,9 +262,6 @@ class Snapshot:
             line = error.reason.replace("\r", " ").replace("\n", " ")
             self._end(now, error.reason, b"NATS/1.0 500 %b\r\n\r\n" % line.encode())
 
-    def put_off(self, now: int) -> None:
-        """Send nothing in this turn."""
-
     @property
     def _is_awaited(self) -> bool:
         """Whether somebody has subscribed to exactly this subject.

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection
 from typing import TypeVar
 
 from jetstream_server.core.containment import UNCONTAINED, Containment
+from jetstream_server.core.steps import InSteps
 from jetstream_server.jetstream.ports import StreamConsumer
 from jetstream_server.jetstream.streams.filter_index import FilterIndex
 from jetstream_server.protocol.ops import PubRun
@@ -20,6 +21,7 @@ _FEW_CONSUMERS = 8  # waking this many is quicker than looking at each
 _FEW_MESSAGES = 64
 TOLD_OF_UNIT = 60
 _TOLD_MUCH_OF_UNIT = 10
+TOLD_MUCH_AT_ONCE = 200
 _LOOKED_AT_OF_UNIT = 500  # parts of filters
 _LOOKED_AT_MAX = 10_000  # for those whom some messages concern
 # Whoever has more filters has them noted when it comes, and not together with those of others when
@@ -137,8 +139,27 @@ class Audience(dict[str, StreamConsumer]):
 
     def tell(self, event: Callable[[StreamConsumer], None], now: int) -> None:
         """Tell all of them of something that happens less often than what is stored."""
-        self._spend_on(len(self), _TOLD_MUCH_OF_UNIT)
-        for consumer in list(self.values()):
+        self._tell(list(self.values()), event, now)
+
+    def tell_in_steps(self, event: Callable[[StreamConsumer], None], now: int) -> InSteps[None]:
+        """Do as `tell` does, some of very many with each step."""
+        everybody = list(self.values())
+        for start in range(0, len(everybody), TOLD_MUCH_AT_ONCE):
+            if start:
+                yield
+            self._tell(everybody[start : start + TOLD_MUCH_AT_ONCE], event, now)
+        if len(everybody) > TOLD_MUCH_AT_ONCE:  # meanwhile some may have come
+            known = set(everybody)
+            self._tell([each for each in self.values() if each not in known], event, now)
+
+    def _tell(
+        self,
+        consumers: Collection[StreamConsumer],
+        event: Callable[[StreamConsumer], None],
+        now: int,
+    ) -> None:
+        self._spend_on(len(consumers), _TOLD_MUCH_OF_UNIT)
+        for consumer in consumers:
             try:
                 event(consumer)
             except Exception as error:

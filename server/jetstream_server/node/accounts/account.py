@@ -128,6 +128,12 @@ class Account:
         if self.timers.next_at <= now:
             self._run_timers(now)
 
+    def put_off(self, now: int) -> None:
+        """Do nothing in this turn, which has had enough, but save what answers report that leave
+        after it."""
+        if self.catalog is not None and self.output.sends_after_flush:
+            self.catalog.put_off(now)
+
     def ready_count(self) -> int:
         """Return how many consumers are to deliver."""
         if self.catalog is None:

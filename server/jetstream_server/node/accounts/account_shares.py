@@ -21,6 +21,7 @@ STEPS_OF_TURN_MAX = 150
 _STEPS_OF_TIMER = 2  # which may wake a consumer
 _TIMEOUTS_OF_STEP = 8  # requests reported because nobody has answered them
 DELIVERED_OF_TURN_MAX = 4 * OUTBOX_LOW_BYTES  # bytes
+MESSAGES_OF_TURN_MAX = 20_000  # delivered; of a stream in memory each takes nearly a microsecond
 
 
 class AccountShares:
@@ -39,12 +40,18 @@ class AccountShares:
         part = PART_OF_FRESH if self._workload.is_short else 1
         self._steps_left = STEPS_OF_TURN_MAX // part
         self._bytes_left = DELIVERED_OF_TURN_MAX // part
+        self._messages_left = MESSAGES_OF_TURN_MAX // part
         self._units_left = self._workload.timer_units
 
     @property
     def are_spent(self) -> bool:
         """Return whether accounts have had enough of this turn."""
-        return self._steps_left <= 0 or self._bytes_left <= 0 or self._units_left <= 0
+        return (
+            self._steps_left <= 0
+            or self._bytes_left <= 0
+            or self._messages_left <= 0
+            or self._units_left <= 0
+        )
 
     def run(self, account: Account, now: int) -> None:
         """Let an account do what is due, and note how much that was."""
@@ -52,10 +59,12 @@ class AccountShares:
         self._steps_left -= account.ready_count()
         timers, timeouts = account.timers_run, account.replies.timed.popped
         delivered_bytes, units = output.delivered_bytes, workload.used
+        delivered_messages = output.delivered_messages
         account.run(now)
         self._steps_left -= (
             _STEPS_OF_TIMER * (account.timers_run - timers)
             + (account.replies.timed.popped - timeouts) // _TIMEOUTS_OF_STEP
         )
         self._bytes_left -= output.delivered_bytes - delivered_bytes
+        self._messages_left -= output.delivered_messages - delivered_messages
         self._units_left -= workload.used - units

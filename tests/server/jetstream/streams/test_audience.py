@@ -213,3 +213,20 @@ def test_asking_those_with_very_many_filters_is_spent(monkeypatch: pytest.Monkey
     assert consumers.is_wanted(b"b") and not consumers.is_wanted(b"d")
     parts = 1 + 3 * filter_index.PARTS_OF_ASKED
     assert spent == [parts / audience._LOOKED_AT_OF_UNIT] * 2
+
+
+def test_very_many_are_told_some_at_a_time_and_who_comes_meanwhile_in_the_end(
+    many: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(audience, "TOLD_MUCH_AT_ONCE", 3)
+    told: list[str] = []
+    steps = many.tell_in_steps(lambda consumer: told.append(consumer.name), 0)
+    next(steps)
+    assert told == ["s.1", "s.2", "s.*"]
+    many["new"] = Hearing(b"new")
+    assert list(steps) == []
+    assert told == ["s.1", "s.2", "s.*", "t.>", "new"]
+    told.clear()
+    monkeypatch.setattr(audience, "TOLD_MUCH_AT_ONCE", 5)
+    assert list(many.tell_in_steps(lambda consumer: told.append(consumer.name), 0)) == []
+    assert len(told) == 5

@@ -147,7 +147,7 @@ def test_timers_of_many_accounts_take_turns(node: Any, monkeypatch: pytest.Monke
     assert ticked == [0, 2, 2, 2, 2, 2, 2]
 
 
-@pytest.mark.parametrize("what", ["bytes", "units"])
+@pytest.mark.parametrize("what", ["bytes", "messages", "units"])
 def test_what_else_is_bounded(what: str) -> None:
     workload = Workload(60)
     shares = AccountShares(workload)
@@ -156,6 +156,8 @@ def test_what_else_is_bounded(what: str) -> None:
         def run(self, now: int) -> None:
             if what == "bytes":
                 self.output.delivered_bytes += account_shares.DELIVERED_OF_TURN_MAX // 2
+            elif what == "messages":
+                self.output.delivered_messages += account_shares.MESSAGES_OF_TURN_MAX // 2
             else:
                 workload.spend(UNITS_OF_TIMERS / 2)
 
@@ -170,3 +172,29 @@ def test_what_else_is_bounded(what: str) -> None:
     shares.begin()
     shares.run(account, 0)
     assert shares.are_spent, "a short turn has time for less"
+
+
+def test_what_an_answer_reports_is_saved_before_it_leaves_whoever_has_no_time(
+    node: Any, clients: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An ack was confirmed by the flush before the one that had it, and came to nothing in a crash
+    between them."""
+    monkeypatch.setattr(account_shares, "STEPS_OF_TURN_MAX", 1)
+    late = clients[IMPORTERS[-1]]
+    body = b'{"stream_name":"S","config":{"durable_name":"p","ack_policy":"explicit"}}'
+    late.say(b"PUB $JS.API.CONSUMER.CREATE.S.p r %d\r\n%b\r\n" % (len(body), body))
+    pull = b"PUB $JS.API.CONSUMER.MSG.NEXT.S.p r 0\r\n\r\n"
+    heard = late.say(b"SUB r 2\r\nPUB x.a 0\r\n\r\n" + pull)
+    quiet(node, clients["E"])
+    ack = (heard + late.read()).partition(b"MSG x.a 2 ")[2].partition(b" ")[0]
+    account = late.session.account
+    files = account.catalog.stream("S").consumers["p"].files.files
+    before = files[1].load()
+    clients["E"].session.feed(b"PUB x.b 0\r\n\r\n")  # wakes those before it
+    late.session.feed(b"PUB %b r 0\r\n\r\n" % ack)
+    node.run(late.now)
+    assert node._late_accounts
+    assert [sends for sender, sends in node._held if sender is account]
+    assert files[1].load() != before
+    node.release(node.take_held(), late.now)
+    assert late.read().startswith(b"MSG r 2 0\r\n")
