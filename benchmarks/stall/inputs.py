@@ -168,11 +168,16 @@ def _stream_with_consumers(count: int) -> Act:
 
 def _make_very_many_consumers(port: int) -> None:
     """Make a stream in memory, with 10,000 consumers."""
-    ask(port, stream(storage="memory"))
+    ask(port, stream(storage="memory", max_consumers=20_000))  # a thousand otherwise
     consumers = [consumer(f"c{n}", mem_storage=True) for n in range(10_000)]
     for begin in range(0, len(consumers), 500):
         some = consumers[begin : begin + 500]
         _at_once(port, [(verb, json.dumps(body).encode()) for verb, body in some])
+    with Wire(port, TIMEOUT_S) as wire:
+        wire.subscribe_inbox()
+        state = wire.api("STREAM.INFO.S", {})["state"]
+    if state["consumer_count"] != len(consumers):
+        raise LoadError(f"there are {state['consumer_count']} consumers")
 
 
 def _publish_one(port: int) -> None:
@@ -592,6 +597,19 @@ def _change_claims(times: int) -> Act:
             for number in range(times):
                 wire.request("$SYS.REQ.CLAIMS.UPDATE", surroundings.changed_claims(number))
                 time.sleep(0.05)
+
+    return act
+
+
+def _claim(make: Callable[[], bytes]) -> Act:
+    """Have an account of an operator claim something."""
+
+    def act(port: int) -> None:
+        claims = make()
+        with Wire(port, TIMEOUT_S, surroundings.bearer("SYSTEM")) as wire:
+            wire.subscribe_inbox()
+            wire.request("$SYS.REQ.CLAIMS.UPDATE", claims)
+            time.sleep(0.5)
 
     return act
 
@@ -1085,6 +1103,19 @@ INPUTS = [
         "claims of 3 of 5,000 accounts changed",
         _change_claims(3),
         config=surroundings.many_claims,
+        credentials=tuple(surroundings.bearer("WITNESS").items()),
+    ),
+    Input(
+        "2,400 exports claimed by an account",
+        _claim(surroundings.exporting_claims),
+        config=surroundings.few_claims,
+        credentials=tuple(surroundings.bearer("WITNESS").items()),
+    ),
+    Input(
+        "2,400 imports claimed by an account",
+        _claim(surroundings.importing_claims),
+        _claim(surroundings.exporting_claims),
+        config=surroundings.few_claims,
         credentials=tuple(surroundings.bearer("WITNESS").items()),
     ),
     Input("300 TLS handshakes at once", _greet_by_tls(300), config=surroundings.tls),

@@ -89,6 +89,16 @@ def many_denials(folder: Path) -> str:
     return f"authorization {{ users: [ {users} ] }}\n"
 
 
+def starry_denials(folder: Path) -> str:
+    """Have a user to whom 10,000 patterns are denied, any of which a subject of 8 tokens can match
+    to the last but one."""
+    stars = [format(n, "07b").replace("0", "*.").replace("1", "a.") for n in range(1, 128)]
+    denied = ", ".join(f"'{each}{n}'" for each in stars for n in range(79))
+    rights = f"permissions: {{ publish: {{deny: [{denied}]}} }}"
+    users = f"{_WITNESS}, {{user: bound, password: s3cret, {rights} }}"
+    return f"authorization {{ users: [ {users} ] }}\n"
+
+
 def many_mappings(folder: Path) -> str:
     """Have 2,000 mappings of subjects."""
     form = '"m.{0}.*.*": "n.{0}.{{{{wildcard(2)}}}}.{{{{wildcard(1)}}}}"'
@@ -138,6 +148,26 @@ def _claims(folder: Path, others: int) -> str:
 def changed_claims(number: int) -> bytes:
     """Return other claims of one of those accounts."""
     return credentials.account(f"N{number}", {"conn": 7 + number}).encode()
+
+
+def exporting_claims() -> bytes:
+    """Return the claims of an account that exports 2,400 streams."""
+    exports = [{"name": each, "subject": each, "type": "stream"} for each in _claimed_subjects()]
+    return credentials.account("EXPORTER", {}, exports=exports).encode()
+
+
+def importing_claims() -> bytes:
+    """Return those of an account that imports all of them."""
+    whose = credentials.account_key("EXPORTER").public
+    imports = [
+        {"name": each, "subject": each, "type": "stream", "account": whose, "local_subject": each}
+        for each in _claimed_subjects()
+    ]
+    return credentials.account("IMPORTER", {}, imports=imports).encode()
+
+
+def _claimed_subjects() -> list[str]:
+    return [f"x.{number}.>" for number in range(2400)]
 
 
 def bearer(account: str, name: str = "bearer") -> dict[str, str]:
