@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from jetstream_server.base.clock import SECOND
+from jetstream_server.config.offers import Offers
 from jetstream_server.config.options import (
     GLOBAL_ACCOUNT,
     AccountOptions,
     ExportOptions,
     ImportOptions,
+    LatencyOptions,
     SubjectMapping,
 )
 from jetstream_server.jetstream.wire.go_time import format_time
@@ -76,17 +79,18 @@ def account_info(node: Node, account: Account) -> dict[str, Any]:
     }
     if mappings:
         view["mappings"] = {each.source: _destinations(each) for each in mappings}
-    exports = [_export(each) for each in options.exports]
+    exports = [_export(*each) for each in _with_revocations(options)]
     if is_system:
         exports += [_service(subject, kind) for subject, kind in _OFFERED.items()]
     if exports:
         view["exports"] = exports
-    revoked = {
-        key: format_time(until_s * SECOND)
-        for key, until_s in (claims.nats.revocations.items() if claims is not None else ())
-    }
+    revoked = _times(claims.nats.revocations) if claims is not None else {}
+    if claims is not None and len(options.imports) < len(claims.nats.imports):
+        view["complete"] = False  # some are impossible, and left out
+    latency = _Latencies(configured)
+    imports = [_import(each, latency.of(each)) for each in options.imports]
     return view | {
-        "imports": [_import(each) for each in options.imports] + _own_imports(node, account.name),
+        "imports": imports + _own_imports(node, account.name),
         **({"jwt": claims.token, "issuer_key": claims.issuer} if claims is not None else {}),
         "name_tag": account.name_tag,
         **({"decoded_jwt": claims.decoded()} if claims is not None else {}),
@@ -103,23 +107,71 @@ def _destinations(mapping: SubjectMapping) -> list[dict[str, Any]]:
     ]
 
 
-def _export(export: ExportOptions) -> dict[str, Any]:
-    if export.kind == "service":
-        view = _service(export.subject, export.response)
-    else:
-        view = {"subject": export.subject, "type": "stream"}
+def _with_revocations(
+    options: AccountOptions,
+) -> Iterator[tuple[ExportOptions, Mapping[str, int]]]:
+    """Yield what an account exports, and until when activations for it are revoked."""
+    claims = options.claims
+    if claims is None:
+        return ((export, {}) for export in options.exports)
+    claimed = [each.revocations for each in claims.nats.exports]
+    return zip(options.exports, claimed, strict=True)
+
+
+def _export(export: ExportOptions, revocations: Mapping[str, int]) -> dict[str, Any]:
+    view: dict[str, Any] = {"subject": export.subject, "type": export.kind}
     if export.is_private:
         view["token_req"] = True
-    elif export.accounts:
+    if export.kind == "service":
+        view["response_type"] = _RESPONSES[export.response]
+    if export.latency is not None:
+        view["service_latency"] = _latency(export.latency)
+    if export.accounts and not export.is_private:
         view["approved_accounts"] = list(export.accounts)
+    if revocations and export.is_private:
+        view["revoked_activations"] = _times(revocations)
     return view
+
+
+def _times(revocations: Mapping[str, int]) -> dict[str, str]:
+    """Return by keys until when something is revoked."""
+    return {key: format_time(revocations[key] * SECOND) for key in sorted(revocations)}
+
+
+def _latency(options: LatencyOptions) -> dict[str, Any]:
+    return {"sampling": options.percent or "headers", "results": options.subject}
+
+
+class _Latencies:
+    """How answers of imported services are timed.
+
+    Args:
+        configured: the accounts by name.
+    """
+
+    def __init__(self, configured: Mapping[str, AccountOptions]) -> None:
+        self._configured = configured
+        self._offers: dict[str, Offers | None] = {}  # None: nothing is timed
+
+    def of(self, entry: ImportOptions) -> LatencyOptions | None:
+        """Return how answers of one are timed; None for not at all."""
+        if entry.kind != "service":
+            return None
+        if entry.account not in self._offers:
+            exporter = self._configured.get(entry.account)
+            exports = exporter.exports if exporter is not None else ()
+            is_timed = any(each.latency is not None for each in exports)
+            self._offers[entry.account] = Offers(exports) if is_timed else None
+        offers = self._offers[entry.account]
+        export = offers.export_of(entry) if offers is not None else None
+        return export.latency if export is not None else None
 
 
 def _service(subject: str, response: str) -> dict[str, Any]:
     return {"subject": subject, "type": "service", "response_type": _RESPONSES[response]}
 
 
-def _import(entry: ImportOptions) -> dict[str, Any]:
+def _import(entry: ImportOptions, latency: LatencyOptions | None = None) -> dict[str, Any]:
     is_service = entry.kind == "service"
     return {
         "subject": entry.subject,
@@ -130,6 +182,7 @@ def _import(entry: ImportOptions) -> dict[str, Any]:
         "invalid": False,
         "share": entry.is_sharing,
         "tracking": False,
+        **({"latency": _latency(latency)} if latency is not None else {}),
     }
 
 

@@ -6,6 +6,7 @@ import dataclasses
 
 import pytest
 from jetstream_server.base.clock import SECOND
+from jetstream_server.config.account_options import claimed_accounts
 from jetstream_server.config.claims.account_claims import AccountClaims
 from jetstream_server.config.options import (
     AccountOptions,
@@ -71,6 +72,45 @@ def test_what_is_configured_between_accounts(node, now):
             {"subject": "c", "weight": 60, "cluster": "east"},
         ]
     }
+
+
+def test_how_long_services_take_and_which_activations_are_revoked(node, now, credentials):
+    key = credentials.account_key("E").public
+    timed = {"sampling": 25, "results": "told"}
+    exports = [
+        {"subject": "ask", "type": "service", "service_latency": timed},
+        {"subject": "h.*", "type": "service", "service_latency": timed | {"sampling": "headers"}},
+        {"subject": "p", "type": "stream", "token_req": True, "revocations": {"Z": 1, "*": -5}},
+        {"subject": "q", "type": "stream", "revocations": {"Z": 1}},
+    ]
+    imports = [
+        {"subject": "ask", "type": "service", "account": key},
+        {"subject": "h.x", "type": "service", "account": key},
+        {"subject": "q", "type": "stream", "account": key},
+        {"subject": "p", "type": "stream", "account": key},
+    ]
+    tokens = {
+        key: credentials.account("E", {}, exports=exports),
+        credentials.account_key("I").public: credentials.account("I", {}, imports=imports),
+    }
+    accounts, _ = claimed_accounts(tokens, (credentials.OPERATOR.public,), 1)
+    reload(node, dataclasses.replace(node.options, accounts=accounts), node.authenticator, now)
+    exporter, importer = (accountz(node, now, each)["account_detail"] for each in tokens)
+    by_headers = {"sampling": "headers", "results": "told"}
+    assert [each.get("service_latency") for each in exporter["exports"]] == [
+        timed, by_headers, None, None,
+    ]  # fmt: skip
+    revoked = {"*": "1969-12-31T23:59:55Z", "Z": "1970-01-01T00:00:01Z"}
+    (shown,) = [each for each in exporter["exports"] if "revoked_activations" in each]
+    assert list(shown.items()) == [
+        ("subject", "p"),
+        ("type", "stream"),
+        ("token_req", True),
+        ("revoked_activations", revoked),
+    ]
+    assert list(shown["revoked_activations"]) == list(revoked), "in the order of their names"
+    assert [each.get("latency") for each in importer["imports"][:3]] == [timed, by_headers, None]
+    assert exporter["complete"] and not importer["complete"], "one is not let"
 
 
 def test_what_the_jwt_of_an_account_claims(node, now, credentials):

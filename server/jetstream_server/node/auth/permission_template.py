@@ -4,7 +4,7 @@ Subjects of a template may hold `{{name()}}`, `{{subject()}}`, `{{account-name()
 `{{account-subject()}}`, `{{tag(x)}}` and `{{account-tag(x)}}`. A tag with several values makes one
 subject for each, and others wait meanwhile: a user for whom there would be too many is refused. An
 allowed subject that comes out malformed allows nothing; a denied one refuses the user, who would
-have more rights than was meant.
+have more rights than was meant. So does a place for anything else.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ _PLACE = re.compile(r"(\{\{[^{}]+\}\})")
 
 
 class TemplateError(ValueError):
-    """A template denies something that is not a subject, or makes too many of them."""
+    """A template denies something that is not a subject, makes too many of them, or has a place for
+    something unknown."""
 
 
 def granted(
@@ -34,7 +35,7 @@ def granted(
     """Return what a template grants to a user of an account.
 
     Raises:
-        TemplateError: it cannot be told what is denied, or there are too many subjects.
+        TemplateError: it cannot be told what is denied or meant, or there are too many subjects.
     """
 
     def filled(claims: SubjectClaims) -> SubjectClaims:
@@ -82,7 +83,7 @@ def _values(place: str, user: UserClaims, account: AccountClaims) -> tuple[str, 
         if word.startswith(start) and word.endswith(")"):
             key = word.removeprefix(start)[:-1] + ":"
             return tuple([tag[len(key) :] for tag in tags if tag.lower().startswith(key)])
-    return (" ",)  # of no meaning, and in no subject
+    raise TemplateError("a template asks for something unknown")
 
 
 def _is_entry(text: str) -> bool:

@@ -50,8 +50,18 @@ def test_tags_that_would_make_too_many_subjects_refuse_the_user(credentials):
 
 def test_an_allowed_subject_that_cannot_be_allows_nothing(fill):
     assert fill(("{{tag(none)}}.x", "b"))[0] == ("b",)
-    assert fill(("{{unknown()}}.x",)) == ((), (">",))
+    assert fill(("{{tag(none)}}.x",)) == ((), (">",))
     assert fill((), ("a",)) == ((), ("a",))
+
+
+@pytest.mark.parametrize(
+    "place", ["{{nope()}}", "x.{{name}}", "{{tag(none)}}.{{nope()}}", "{{tag}}"]
+)
+def test_a_place_for_something_unknown_refuses_the_user(fill, place):
+    for lists in (((place,),), (("a", place),), ((), (place,))):
+        with pytest.raises(TemplateError):
+            fill(*lists)
+    assert fill(("x.{{}}", "{{nope"))[0] == ("x.{{}}", "{{nope")
 
 
 def test_a_denied_subject_that_cannot_be_refuses_the_user(fill):
