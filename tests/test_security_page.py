@@ -10,11 +10,13 @@ from jetstream_server.base import limits
 from jetstream_server.core import workload
 from jetstream_server.jetstream import open_batches
 from jetstream_server.jetstream.api import list_page
-from jetstream_server.jetstream.consumers import ack
+from jetstream_server.jetstream.consumers import ack, pull_request
+from jetstream_server.jetstream.origins import renaming
 from jetstream_server.jetstream.streams import filter_index
 from jetstream_server.jetstream.streams.schedules import schedule, schedule_timing
 from jetstream_server.jetstream.streams.storing import counter
 from jetstream_server.jetstream.wire.go_duration import DURATION_NS_MAX
+from jetstream_server.kernels.seen_ids import pure as seen_ids
 from jetstream_server.net import (
     client_connection,
     deflating,
@@ -25,7 +27,7 @@ from jetstream_server.net import (
     read_buffer,
     websocket_upgrade,
 )
-from jetstream_server.node import node, session_queue
+from jetstream_server.node import node, router, session_queue
 from jetstream_server.node.accounts import service_replies
 from jetstream_server.node.auth import expected_replies
 
@@ -65,6 +67,7 @@ def test_there_are_rows():
         ("as it comes", node.READ_OF_TURN_MAX),
         ("of clients that are gone", node.GIVEN_UP_OF_TURN_MAX),
         ("is written at once", client_connection._PIECE_BYTES),
+        ("is written at once", client_connection._PIECES_BYTES_MAX),
         ("is written at once", pump.WRITTEN_BYTES_MAX),
         ("is written at once", pump.WRITTEN_LATE_BYTES_MIN),
         ("waits for the disk", limits.UNFLUSHED_HIGH_BYTES),
@@ -82,6 +85,12 @@ def test_there_are_rows():
         ("A page of a list", list_page.TEXTS_MAX),
         ("`Nats-Schedule`", schedule_timing.TIMING_BYTES_MAX),
         ("that come up in a turn", schedule.FIRED_BYTES_AT_ONCE),
+        ("a message's id", seen_ids._DIGEST_BYTES),
+        ("Whom subjects reach", router.ROUTES_MAX),
+        ("Whom subjects reach", router.ROUTES_BYTES_MAX),
+        ("renames subjects", renaming._REMEMBERED_MAX),
+        ("renames subjects", renaming._REMEMBERED_BYTES_MAX),
+        ("that waits", pull_request._NAME_KEPT),
         ("open atomic batches", open_batches.HELD_OF_STREAM_MAX_BYTES),
         ("open atomic batches", open_batches.HELD_MAX_BYTES),
         ("open atomic batches", open_batches.MESSAGE_OVERHEAD_BYTES),

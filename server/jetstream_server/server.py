@@ -13,16 +13,17 @@ import dataclasses
 import random
 import secrets
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from jetstream_server import NATS_VERSION, __version__
 from jetstream_server.account_streams import AccountStreams, store_dir
 from jetstream_server.base.clock import SystemClock
-from jetstream_server.base.errors import ConfigError
+from jetstream_server.base.errors import ApiError, ConfigError
 from jetstream_server.config.changes import changes
 from jetstream_server.config.options import ServerOptions
 from jetstream_server.core.containment import Containment
+from jetstream_server.core.steps import without_pauses
 from jetstream_server.kernels import in_use
 from jetstream_server.monitor.server_commands import ServerCommands
 from jetstream_server.monitor.system_events import SystemEvents
@@ -37,17 +38,18 @@ from jetstream_server.net.password_threads import PasswordThreads
 from jetstream_server.net.process_files import process_files
 from jetstream_server.net.pump import Pump
 from jetstream_server.net.reloads import Reloads, WhenReloaded
+from jetstream_server.node.accounts.account_changes import UNITS_OF_STEP, AccountChanges
 from jetstream_server.node.auth.auth import Authenticator, Gatekeeper
 from jetstream_server.node.auth.users import accounts_of, users_of
 from jetstream_server.node.lame_duck import LameDuck
 from jetstream_server.node.listener import Listener
 from jetstream_server.node.node import Node
-from jetstream_server.node.reload import arrange_accounts, reload
+from jetstream_server.node.reload import Arrangement, arrange_accounts, reload
 from jetstream_server.node.trace import Trace
 
 if TYPE_CHECKING:
     from jetstream_server.net.monitor_http import MonitorHttp
-    from jetstream_server.operator_accounts import OperatorAccounts
+    from jetstream_server.operator_accounts import Follow, OperatorAccounts
 
 # How often a server in lame duck mode checks whether its clients have gone.
 _FADING_SECONDS = 0.02
@@ -86,6 +88,7 @@ class Server:
         self._reread = reread or _no_file
         self._streams: AccountStreams | None = None
         self._operator_accounts: OperatorAccounts | None = None
+        self._account_changes: AccountChanges | None = None  # of an operator
         self._reloads: Reloads[_Reread] | None = None
         self._fading: asyncio.Task[None] | None = None
         self._ended = asyncio.Event()
@@ -99,7 +102,7 @@ class Server:
             StoreError: the storage folder cannot be used.
         """
         clock = SystemClock()
-        options = self.options = self._with_accounts(self.options, clock.now())
+        options = self.options = self._with_accounts_at_start(self.options, clock.now())
         self._announce()
         with contextlib.ExitStack() as stack:
             listeners = stack.enter_context(contextlib.closing(Listeners(options, self.log.write)))
@@ -119,7 +122,7 @@ class Server:
             busy_poll_ns = options.busy_poll_ns if has_core_to_spare() else 0
             pump = Pump(node, commit, clock, self._fail, busy_poll_ns=busy_poll_ns)
             self._reloads = Reloads(
-                self._read_again, lambda read: self._take_reload(read, pump, listeners)
+                self._read_again, lambda read, told: self._take_reload(read, told, pump, listeners)
             )
             loop = asyncio.get_running_loop()
             contain_callbacks(loop, node.containment, clock, self._fail)
@@ -144,7 +147,7 @@ class Server:
             self.log.write("INF", "Server Exiting..")
         return self._exit_code
 
-    def _with_accounts(self, options: ServerOptions, now: int) -> ServerOptions:
+    def _with_accounts_at_start(self, options: ServerOptions, now: int) -> ServerOptions:
         """Return the options with the accounts that an operator's JWTs claim.
 
         Raises:
@@ -155,10 +158,7 @@ class Server:
         # Imported here: most servers have no operator, and start sooner without the models.
         from jetstream_server.operator_accounts import OperatorAccounts
 
-        if self._operator_accounts is None:
-            self._operator_accounts = OperatorAccounts(options.operator, self.log.write)
-        else:
-            self._operator_accounts.preload(options.operator)
+        self._operator_accounts = OperatorAccounts(options.operator, self.log.write)
         return self._operator_accounts.with_accounts(options, now)
 
     def _announce(self) -> None:
@@ -254,27 +254,44 @@ class Server:
         return _Reread(options, _authenticator(options) if options.operator is None else None)
 
     def _take_reload(
-        self, read: _Reread | Exception, pump: Pump, listeners: Listeners
-    ) -> tuple[str, int]:
-        """Follow a configuration that was read again, and the certificates that it names.
+        self, read: _Reread | Exception, told: WhenReloaded, pump: Pump, listeners: Listeners
+    ) -> None:
+        """Follow a configuration that was read again, and the certificates that it names; after
+        other changes of an operator's accounts, if some are under way.
 
-        Returns:
-            What was wrong with it, empty if nothing was, and the time. Unless an error of our own
-            came up nothing has changed then.
+        Args:
+            told: of what was wrong with it, empty if nothing was, and the time. Unless an error of
+                our own came up nothing has changed then.
         """
-        now, wrong = pump.clock.now(), ""
+        now = pump.clock.now()
         if self._ended.is_set():
-            return "the server is shutting down", now
+            told("the server is shutting down", now)
+            return
+
+        def finished(outcome: str | ApiError) -> None:
+            pump.wake()
+            told(outcome if isinstance(outcome, str) else outcome.description, now)
+
+        steps = self._reload_in_steps(read, pump.node, listeners, now)
+        if self._account_changes is None:
+            finished(without_pauses(steps))
+        else:
+            self._account_changes.begin(steps, finished, size=0)
+            pump.wake()
+
+    def _reload_in_steps(
+        self, read: _Reread | Exception, node: Node, listeners: Listeners, now: int
+    ) -> Generator[int, None, str]:
+        """Follow what was read again; return what was wrong. Give after each step what it took."""
         try:
-            self._follow_reread(read, pump.node, listeners, now)
+            yield from self._follow_reread(read, node, listeners, now)
         except ConfigError as error:
-            wrong = str(error)
-        pump.wake()
-        return wrong, now
+            return str(error)
+        return ""
 
     def _follow_reread(
         self, read: _Reread | Exception, node: Node, listeners: Listeners, now: int
-    ) -> None:
+    ) -> Generator[int, None, None]:
         """Follow what was read again, and log what became of it.
 
         Raises:
@@ -283,12 +300,21 @@ class Server:
         try:
             if isinstance(read, Exception):
                 raise read
-            options = self._with_accounts(read.options, now)
+            options, accounts, tokens = read.options, self._operator_accounts, {}
+            if accounts is not None and options.operator is not None:
+                tokens = yield from accounts.reloaded(options.operator)
+                options = yield from accounts.with_accounts_of(tokens, options, now)
             said = changes(self.options, options)
             listener = _advertised(node, options)
+            arrangement = Arrangement(node, options)
+            yield from arrangement.make()
             terms = listeners.terms(options, listener)
             self.log.follow(LogSettings.of(options))
-            self._follow(node, options, read.authenticator, now)
+            if accounts is not None and options.operator is not None:
+                yield from accounts.hold(tokens)
+            self._follow(node, options, read.authenticator, now, arrangement)
+            if self._account_changes is not None:
+                yield from _joined(node)
         except ConfigError as error:
             text = str(error).rstrip("\n")
             self.log.write("ERR", f"Failed to reload server configuration: {text}")
@@ -309,25 +335,23 @@ class Server:
             listeners.part_with_unpinned(node)
 
     def _follow(
-        self, node: Node, options: ServerOptions, authenticator: Authenticator | None, now: int
+        self,
+        node: Node,
+        options: ServerOptions,
+        authenticator: Authenticator | None,
+        now: int,
+        arrangement: Arrangement,
     ) -> None:
         """Follow what options say about accounts and users.
 
         Args:
             authenticator: knows the users; None where an operator's JWTs say who they are.
-
-        Raises:
-            ConfigError: they cannot be followed; then nothing has changed.
+            arrangement: of the accounts, made ready.
         """
         known = set(node.accounts)
         gatekeeper: Gatekeeper = authenticator or _gatekeeper(options, self.log.write)
-        was_half = node.is_half_reloaded
         node.is_half_reloaded = True
-        try:
-            reload(node, options, gatekeeper, now)
-        except ConfigError:
-            node.is_half_reloaded = was_half
-            raise
+        reload(node, options, gatekeeper, now, arrangement)
         self.options = options
         for name, account in node.accounts.items():
             if name not in known:
@@ -339,15 +363,28 @@ class Server:
     def _serve_claims(self, node: Node) -> None:
         """Let the system account change an operator's accounts, if they can change."""
         accounts, operator = self._operator_accounts, self.options.operator
-        if accounts is None or operator is None or not accounts.is_changeable:
+        if accounts is None or operator is None:
             return
         # Imported here: most servers have no operator, and start sooner without the models.
         from jetstream_server.monitor.claims_services import ClaimsServices
 
-        accounts.follow = lambda now: self._follow(
-            node, accounts.with_accounts(self.options, now), None, now
-        )
-        ClaimsServices(node, operator, accounts).subscribe()
+        system = node.accounts[node.options.system_account]
+        self._account_changes = AccountChanges(system, node.workload)
+
+        def prepare(tokens: Mapping[str, str], now: int) -> Generator[int, None, Follow]:
+            options = yield from accounts.with_accounts_of(tokens, self.options, now)
+            arrangement = Arrangement(node, options)
+            yield from arrangement.make()
+
+            def follow() -> Iterator[int]:
+                self._follow(node, options, None, now, arrangement)
+                yield from _joined(node)
+
+            return follow
+
+        accounts.prepare = prepare
+        if accounts.is_changeable:
+            ClaimsServices(node, operator, accounts, self._account_changes).subscribe()
 
     # -- lame duck ---------------------------------------------------------------------------
 
@@ -387,6 +424,13 @@ def _advertised(node: Node, options: ServerOptions) -> Listener:
     host, port = listening.advertised(options.client_advertise, options.host, node.port)
     timeout_ns = options.auth_timeout_ns
     return dataclasses.replace(node.listener, host=host, port=port, auth_timeout_ns=timeout_ns)
+
+
+def _joined(node: Node) -> Iterator[int]:
+    """Wait until subscriptions that are there hear what is imported from now on, and clients are
+    looked at under the new rules."""
+    while node.links.are_joining or node.successions:
+        yield UNITS_OF_STEP
 
 
 def _gatekeeper(options: ServerOptions, note: Callable[[str, str], None]) -> Gatekeeper:

@@ -8,6 +8,7 @@ from pathlib import Path
 from jetstream_server.config.load import load
 from jetstream_server.config.options import ServerOptions
 from jetstream_server.monitor.claims_services import ClaimsServices
+from jetstream_server.node.accounts.account_changes import AccountChanges
 from jetstream_server.node.auth.auth import Authenticator
 from jetstream_server.node.auth.users import users_of
 from jetstream_server.node.node import Node
@@ -83,7 +84,8 @@ class ConfiguredUsers:
 
     def serve(self, node: Node, changed: Callable[[int], None]) -> None:
         """Have requests about claims answered, though nobody claims anything here."""
-        ClaimsServices(node, None, _NoTokens()).subscribe()  # type: ignore[arg-type]
+        changes = AccountChanges(node.accounts[node.options.system_account], node.workload)
+        ClaimsServices(node, None, _NoTokens(), changes).subscribe()  # type: ignore[arg-type]
 
     def credentials(self, user: str, nonce: str) -> bytes:
         """Return the fields of CONNECT that prove who somebody is."""

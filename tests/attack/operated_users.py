@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,11 +10,13 @@ from jetstream_server.base.clock import SECOND
 from jetstream_server.base.errors import ConfigError
 from jetstream_server.config.load import load
 from jetstream_server.config.options import OperatorOptions, ServerOptions
+from jetstream_server.core.steps import without_pauses
 from jetstream_server.monitor.claims_services import ClaimsServices
+from jetstream_server.node.accounts.account_changes import AccountChanges
 from jetstream_server.node.auth.operator import OperatorGatekeeper
 from jetstream_server.node.auth.users import accounts_of
 from jetstream_server.node.node import Node
-from jetstream_server.operator_accounts import OperatorAccounts
+from jetstream_server.operator_accounts import Follow, OperatorAccounts
 
 from tests.attack.acts import Show
 from tests.attack.claims import (
@@ -139,13 +141,20 @@ class OperatedUsers:
         accounts, operator = self._accounts, node.options.operator
         assert accounts is not None and operator is not None
 
-        def follow(now: int) -> None:
-            changed(now)
-            self.taken += 1
+        def prepare(tokens: Mapping[str, str], now: int) -> Generator[int, None, Follow]:
+            yield from accounts.with_accounts_of(tokens, node.options, now)
 
-        accounts.follow = follow
+            def follow() -> Iterator[int]:
+                changed(now)
+                self.taken += 1
+                yield 1
+
+            return follow
+
+        accounts.prepare = prepare
         if accounts.is_changeable:
-            ClaimsServices(node, operator, accounts).subscribe()
+            changes = AccountChanges(node.accounts[node.options.system_account], node.workload)
+            ClaimsServices(node, operator, accounts, changes).subscribe()
 
     def credentials(self, user: str, nonce: str) -> bytes:
         """Return the fields of CONNECT that prove who somebody is."""
@@ -161,7 +170,8 @@ class OperatedUsers:
         claims = account_claims("Z")
         claims["iat"] = now // SECOND + self._changes
         try:
-            self._accounts.change({account_key("Z").public: written(claims, OPERATOR)}, now)
+            changed = {account_key("Z").public: written(claims, OPERATOR)}
+            without_pauses(self._accounts.change(changed, now))
         except ConfigError as error:
             return f"no account can come any more: {error}"
         return self._unkept()

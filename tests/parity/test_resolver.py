@@ -32,6 +32,10 @@ IMPOSSIBLE_EXPORTS = (
     {"account_token_position": 1},
     {"subject": "q", "account_token_position": 1},
 )
+IMPOSSIBLE_MAPPINGS = (
+    ("a.*", "b.$2"), ("a.*", "b.{{wildcard(7)}}"), ("a.*", "b.>"), ("a.*", "a.*"), ("a.b", "a.*"),
+    ("a.{{x()}}", "a.{{x()}}"),
+)  # fmt: skip
 IMPORTED = {"name": "i", "subject": "q", "type": "stream"}
 IMPOSSIBLE_IMPORTS = (
     {"share": True},
@@ -218,6 +222,11 @@ TEMPLATES = (
     {"src": ["x", "127.0.0.0/8"]}, {"src": ["127.0.0.0/8", "x"]}, {"src": ["10.0.0.0/8", "x"]},
     {"times": [{}]}, {"times": [DAY, {}]}, {"times": [DAY]}, {"times": [None]},
     {"times": [DAY], "times_location": "Nowhere"}, {"times_location": "Nowhere"},
+    *({"pub": {"allow": ["a", allowed]}} for allowed in (
+        "{{nope()}}", "b.{{name}}", "b.x{{nope()}}y", "b.{{nope()}} q", "b.{{}}", "b.{{nope",
+        "b.{{tag(none)}}.{{nope()}}", "b.{{tag(none)}}", "b.{{tag}}",
+    )),
+    {"sub": {"allow": ["{{nope()}}"]}}, {"sub": {"deny": ["x.{{nope()}}"]}},
 )  # fmt: skip
 STORAGE = {"mem_storage": -1, "disk_storage": -1, "streams": -1, "consumer": -1}
 
@@ -271,6 +280,10 @@ class Talk:
     def ask(self, subject, body=""):
         subject = "$SYS.REQ." + subject
         self.lines += [subject, self.player.shown(self.play._request(subject, body.encode()))]
+
+    def asked(self, subject):
+        """Return an answer, which is not told."""
+        return json.loads(self.play._request("$SYS.REQ." + subject, b"").payload)
 
     def update(self, token):
         self.ask("CLAIMS.UPDATE", token)
@@ -330,8 +343,11 @@ def test_what_cannot_be_an_update(both, credentials):
         other = credentials.account_key("FEW").public
         talk.ask(f"ACCOUNT.{other}.CLAIMS.UPDATE", credentials.account("PLAIN", {}))
         talk.ask(f"ACCOUNT.{other}.CLAIMS.UPDATE", credentials.account("FEW", {}))
-        for destination in ("b.$2", "b.{{wildcard(7)}}", "b.>"):
-            mappings = {"a.*": [{"subject": destination}]}
+        for subject in (f"ACCOUNT.{other}.CLAIMS.UPDATE", "ACCOUNT.x.CLAIMS.UPDATE"):
+            talk.ask(subject, "nonsense")
+            talk.ask(subject, credentials.account("PLAIN", {"exports": 0}, exports=exports))
+        for source, destination in IMPOSSIBLE_MAPPINGS:
+            mappings = {source: [{"subject": destination}]}
             talk.update(credentials.account("PLAIN", {}, mappings=mappings))
         for export in IMPOSSIBLE_EXPORTS:
             made = {"name": "x", "subject": "q.*", "type": "service", **export}
@@ -341,7 +357,8 @@ def test_what_cannot_be_an_update(both, credentials):
         talk.ask("CLAIMS.LIST")
 
     lines = both(act)
-    assert sum('"code":500' in line for line in lines) == 7 + len(IMPOSSIBLE_EXPORTS)
+    impossible = len(IMPOSSIBLE_MAPPINGS) + len(IMPOSSIBLE_EXPORTS)
+    assert sum('"code":500' in line for line in lines) == 8 + impossible
 
 
 def test_what_accounts_may_claim(both, credentials):
@@ -483,6 +500,97 @@ def test_what_users_may_claim(both, credentials):
     assert lines.count("PONG") + sum(line.startswith("-ERR") for line in lines) == (
         len(USERS) + 2 * len(TEMPLATES)
     )
+
+
+def test_how_an_account_looks(both, credentials):
+    """Times are shown, and the numbers of subscriptions, which differ."""
+    exporter, importer = (credentials.account_key(each).public for each in ("PLAIN", "FEW"))
+    timed = {"sampling": 25, "results": "told"}
+    exports = [
+        {"subject": "ask", "type": "service", "service_latency": timed},
+        {"subject": "h.*", "type": "service", "service_latency": timed | {"sampling": "headers"}},
+        {"subject": "z", "type": "service", "service_latency": timed | {"sampling": 0}},
+        {"subject": "many", "type": "service", "response_type": "Stream", "service_latency": timed},
+        {"subject": "p", "type": "stream", "token_req": True,
+         "revocations": {importer: 1, "*": 7}},
+        {"subject": "q", "type": "stream", "revocations": {importer: 1}},
+    ]  # fmt: skip
+    imports = [
+        {"subject": subject, "type": kind, "account": exporter}
+        for subject, kind in (
+            ("ask", "service"),
+            ("h.x", "service"),
+            ("q", "stream"),
+            ("p", "stream"),
+        )
+    ]
+
+    def act(talk):
+        talk.update(credentials.account("PLAIN", {}, exports=exports))
+        talk.update(credentials.account("FEW", {}, imports=imports))
+        for account in (exporter, importer):
+            name = (
+                "PLAIN" if account == exporter else "FEW"
+            )  # nothing is shown of one without users
+            talk.show(credentials.user("u", name), credentials.Key("user", "u"))
+            data = talk.asked(f"ACCOUNT.{account}.INFO")["data"]
+            talk.lines.append(str(data["complete"]))
+            links = [*data.get("exports", []), *data["imports"]]
+            own = [each for each in links if "$SYS" not in str(each) and "$JS" not in str(each)]
+            talk.lines += sorted(json.dumps(each) for each in own)
+
+    assert any("revoked_activations" in line for line in both(act))
+
+
+def test_an_activation_lets_in_what_shows_it_and_nothing_else(both, credentials):
+    exporter = credentials.account_key("PLAIN").public
+    importer = credentials.account_key("FEW").public
+    links = [(kind, subject) for kind in ("stream", "service") for subject in ("p.a", "p.b")]
+    exports = [{"type": kind, "subject": each, "token_req": True} for kind, each in links]
+
+    def act(talk):
+        talk.update(credentials.account("PLAIN", {}, exports=exports))
+        talk.update(credentials.account("FEW", {}))
+        for kind, allowed in product(("stream", "service"), ("p.a", "p.>", "p.b")):
+            entry = {"type": kind, "account": exporter}
+            shown = {"token": credentials.activation("PLAIN", "FEW", allowed, kind)}
+            for first, second in (({}, shown), (shown, {}), (shown, shown)):
+                imports = [
+                    entry | {"subject": "p.a"} | first,
+                    entry | {"subject": "p.b"} | second,
+                ]
+                talk.update(credentials.account("FEW", {}, imports=imports))
+                talk.show(credentials.user("u", "FEW"), credentials.Key("user", "u"))
+                data = talk.asked(f"ACCOUNT.{importer}.INFO")["data"]
+                talk.lines.append(f"{kind} {allowed} {data['complete']}")
+                talk.lines += sorted(
+                    each["subject"] for each in data["imports"] if each["account"] == exporter
+                )
+
+    assert any("False" in line for line in both(act))
+
+
+def test_limits_at_their_ends(both, credentials):
+    user, most, least = credentials.Key("user", "u"), 2**63 - 1, -(2**63)
+
+    def act(talk):
+        for limits in (
+            *({name: value} for name in ("conn", "payload", "data", "leaf")
+              for value in (most, least, -5, -1)),
+            {"subs": most},
+            {"mem_max_stream_bytes": most, "disk_max_stream_bytes": most, "max_ack_pending": most},
+            {"streams": most, "consumer": most},
+        ):  # fmt: skip
+            talk.update(credentials.account("PLAIN", STORAGE | limits))
+            talk.lines.append(str(limits))
+            talk.show(credentials.user("u", "PLAIN"), user)
+        talk.update(credentials.account("PLAIN", STORAGE))
+        for limits in ({"subs": most}, {"payload": most}, {"data": most}, {"data": least}):
+            talk.lines.append(str(limits))
+            talk.show(credentials.user("u", "PLAIN", **limits), user)
+
+    lines = both(act)
+    assert lines.count("-ERR 'maximum account active connections exceeded'") == 2
 
 
 def test_a_revoked_user_is_sent_away(both, credentials):

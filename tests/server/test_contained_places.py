@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -30,10 +31,11 @@ from jetstream_server.monitor.server_commands import ServerCommands
 from jetstream_server.monitor.system_events import SystemEvents
 from jetstream_server.monitor.system_services import SystemServices
 from jetstream_server.node import session as sessions
+from jetstream_server.node.accounts.account_changes import AccountChanges
 from jetstream_server.node.auth.auth import Authenticator
 from jetstream_server.node.auth.users import users_of
 from jetstream_server.node.node import Node
-from jetstream_server.node.reload import arrange_accounts
+from jetstream_server.node.reload import arrange_accounts, reload
 
 from tests.contained import Peer, World
 from tests.planted import PlantedError, plant, planted
@@ -84,7 +86,8 @@ class Whole(World):
         for account in node.accounts.values():
             SystemServices(node, account).subscribe()
         ServerCommands(node, lambda told: told("", self.now)).subscribe()
-        ClaimsServices(node, None, Tokens()).subscribe()  # type: ignore[arg-type]
+        changes = AccountChanges(node.accounts[options.system_account], node.workload)
+        ClaimsServices(node, None, Tokens(), changes).subscribe()  # type: ignore[arg-type]
         self.streams = AccountStreams(node, options, note)
         self.streams.recover(self.now)
         self.commit = self.streams.commit
@@ -151,6 +154,11 @@ def a_day(world: Whole) -> None:
     s.publish(f"$SYS.REQ.SERVER.{world.node.server_id}.KICK", b'{"cid":99}', "_INBOX.s")
     a.publish("$JS.hub.API.INFO", b"", "_INBOX.d")
     given_up(world, a)
+    for _ in range(2):  # what is given up between accounts comes back with the next reload
+        apart = [replace(each, imports=()) for each in world.node.options.accounts]
+        arrange_accounts(world.node, replace(world.node.options, accounts=tuple(apart)))
+        arrange_accounts(world.node, world.node.options)
+        reload(world.node, world.node.options, world.node.authenticator, world.now)
     world.wait(20 * SECOND)
 
 

@@ -134,6 +134,68 @@ def test_a_hangup_has_the_configuration_read_again(start_server, tmp_path):
     assert b"PONG" in log_in(server, "b").recv(4096)
 
 
+def test_an_operator_has_changed_accounts_followed(start_server, tmp_path, credentials):
+    """In steps, as there may be thousands of links; who asked is told when they are followed."""
+    config = tmp_path / "a.conf"
+    operator = credentials.OPERATOR
+    signed = credentials.token("operator", operator, operator.public, "operator", {})
+
+    def write(count, name="here"):
+        exports = [{"type": "stream", "subject": f"x.{n}"} for n in range(count)]
+        source = credentials.account_key("E").public
+        imports = [each | {"account": source} for each in exports]
+        tokens = {
+            "SYS": credentials.account("SYS", {}),
+            "E": credentials.account("E", {}, exports=exports),
+            "I": credentials.account("I", {}, imports=imports),
+        }
+        preloaded = "\n".join(
+            f"{credentials.account_key(each).public}: {token}" for each, token in tokens.items()
+        )
+        config.write_text(
+            f"server_name: {name}\noperator: {signed}\nresolver: MEMORY\n"
+            f"system_account: {credentials.account_key('SYS').public}\n"
+            f"resolver_preload {{ {preloaded} }}\n"
+        )
+
+    def connected(account):
+        token = credentials.user(account, account, bearer_token=True)
+        client = socket.create_connection(("127.0.0.1", server.port), 60)
+        options = json.dumps({"jwt": token, "verbose": False})
+        client.sendall(f"CONNECT {options}\r\nSUB > 1\r\nPING\r\n".encode())
+        lines = client.makefile("rb")
+        return client, lines, list(iter(lines.readline, b"PONG\r\n"))
+
+    def heard(subject):
+        client.sendall(b"PUB %b 2\r\nhi\r\nPING\r\n" % subject)
+        list(iter(lines.readline, b"PONG\r\n"))
+        listener.sendall(b"PING\r\n")
+        return [line for line in iter(listening.readline, b"PONG\r\n") if line[:3] == b"MSG"]
+
+    def reload():
+        where = json.loads(said[0].partition(b" ")[2])["server_id"]
+        system.sendall(f"SUB r 2\r\nPUB $SYS.REQ.SERVER.{where}.RELOAD r 0\r\n\r\n".encode())
+        while not answers.readline().startswith(b"MSG r 2 "):
+            pass
+        return json.loads(answers.readline())
+
+    write(3)
+    server = start_server("-c", str(config))
+    client, lines, _ = connected("E")
+    listener, listening, _ = connected("I")
+    system, answers, said = connected("SYS")
+    assert heard(b"x.2") and not heard(b"x.600")
+    write(700)
+    assert "error" not in reload()
+    assert heard(b"x.600") == [b"MSG x.600 1 2\r\n"]
+    write(2, name="elsewhere")
+    assert "error" in reload() and heard(b"x.600"), "what cannot be followed changes nothing"
+    write(2)
+    assert "error" not in reload()
+    assert heard(b"x.1") and not heard(b"x.600")
+    assert server.end() == 0
+
+
 def test_without_a_file_there_is_nothing_to_read_again(start_server, tmp_path):
     server = start_server()
     server.process.send_signal(signal.SIGHUP)

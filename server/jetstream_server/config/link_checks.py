@@ -6,14 +6,19 @@ concerns several accounts. It is looked at only when nothing is wrong with any a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import replace
 
+from jetstream_server.config.offers import Offers
 from jetstream_server.config.options import AccountOptions, ExportOptions, ImportOptions
+from jetstream_server.config.subject_tree import SubjectTree, tokens_of
 from jetstream_server.config.values import is_subject
 
 _INVALID = "invalid mapping destination: "
 _NUMBER_CHARACTERS_MAX = 20
+_EXPORTS_OF_STEP = 50  # of which it is only seen that they are not timed
+_STEPS_OF_LINK = 10  # beside what is compared
+STEPS_OF_CYCLE_MAX = 60_000  # some hundredths of a second
 
 
 def check_links(accounts: Sequence[AccountOptions]) -> Iterator[str]:
@@ -31,36 +36,71 @@ def check_links(accounts: Sequence[AccountOptions]) -> Iterator[str]:
                     yield from checks.take(account, entry)
 
 
-def without_wrong_links(
-    accounts: Sequence[AccountOptions],
-) -> tuple[list[AccountOptions], list[str]]:
-    """Return the accounts without impossible imports and timings, and why these are impossible."""
-    checks = _Checks(accounts)
-    notes: list[str] = []
-    kept: dict[str, list[ImportOptions]] = {account.name: [] for account in accounts}
-    for kind in ("stream", "service"):
-        for account in accounts:
-            for entry in account.imports:
-                if entry.kind != kind:
-                    continue
-                texts = list(checks.take(account, entry))
-                notes += [f"account {account.name}: {text}" for text in texts]
-                if not texts:
-                    kept[account.name].append(entry)
-    good = []
-    for account in accounts:
-        if not account.exports and not account.imports:
-            good.append(account)
-            continue
+class PossibleLinks:
+    """Accounts without impossible imports and timings.
+
+    Args:
+        accounts: all of them, with whatever they ask for.
+
+    Attributes:
+        accounts: those without; the same object where nothing is left out.
+        notes: why the others are impossible.
+    """
+
+    def __init__(self, accounts: Sequence[AccountOptions]) -> None:
+        self._given = accounts
+        self.accounts: list[AccountOptions] = []
+        self.notes: list[str] = []
+
+    def find(self) -> Iterator[int]:
+        """Look for them; give after each link what that took, in steps of some microseconds."""
+        checks = _Checks(self._given)
+        importers = [account for account in self._given if account.imports]
+        impossible: dict[str, set[int]] = {}  # by account, the places of its imports
+        for kind in ("stream", "service"):
+            for account in importers:
+                for place, entry in enumerate(account.imports):
+                    if entry.kind != kind:
+                        continue
+                    yield from checks.index(entry.account)
+                    before = checks.steps
+                    texts = list(checks.take(account, entry))
+                    self.notes += [f"account {account.name}: {text}" for text in texts]
+                    if texts:
+                        impossible.setdefault(account.name, set()).add(place)
+                    yield _STEPS_OF_LINK + checks.steps - before
+        for account in self._given:
+            if not account.exports and not account.imports:
+                self.accounts.append(account)
+                continue
+            yield 1 + len(account.exports) // _EXPORTS_OF_STEP
+            exports = account.exports
+            if any(each.latency is not None for each in exports):
+                exports = yield from self._timed_where_possible(account, checks)
+            imports = account.imports
+            if left_out := impossible.get(account.name):
+                imports = tuple(
+                    [each for place, each in enumerate(imports) if place not in left_out]
+                )
+            if exports is not account.exports or imports is not account.imports:
+                account = replace(account, imports=imports, exports=exports)
+            self.accounts.append(account)
+
+    def _timed_where_possible(
+        self, account: AccountOptions, checks: _Checks
+    ) -> Generator[int, None, tuple[ExportOptions, ...]]:
         exports = []
         for export in account.exports:
-            if wrong := latency_problem(account, export):
-                notes.append(f'account {account.name}: latency of "{export.subject}": {wrong}')
+            if wrong := latency_problem(account, export, checks.offers(account)):
+                self.notes.append(f'account {account.name}: latency of "{export.subject}": {wrong}')
                 export = replace(export, latency=None)
             exports.append(export)
-        imports = tuple(kept[account.name])
-        good.append(replace(account, imports=imports, exports=tuple(exports)))
-    return good, notes
+            yield _STEPS_OF_LINK
+        return tuple(exports)
+
+
+class _EndlessError(Exception):
+    """There are too many ways to go."""
 
 
 class _Checks:
@@ -68,7 +108,30 @@ class _Checks:
 
     def __init__(self, accounts: Sequence[AccountOptions]) -> None:
         self._accounts = {account.name: account for account in accounts}
-        self._taken: dict[str, list[ImportOptions]] = {name: [] for name in self._accounts}
+        # By account and kind; what is taken is held by the subject that it has there.
+        # Only of those that others import from: nobody asks for the rest.
+        self._taken: dict[tuple[str, str], SubjectTree[ImportOptions]] = {}
+        self._exporters = {entry.account for account in accounts for entry in account.imports}
+        self._streams_taken: set[tuple[str, str, str]] = set()
+        self._offers: dict[str, Offers] = {}
+        self._steps = 0
+
+    @property
+    def steps(self) -> int:
+        """How much was compared so far."""
+        return self._steps
+
+    def offers(self, account: AccountOptions) -> Offers:
+        """Return what an account exports."""
+        offers = self._offers.get(account.name)
+        if offers is None:
+            offers = self._offers[account.name] = Offers(account.exports)
+        return offers
+
+    def index(self, name: str) -> Iterator[int]:
+        """Index what an account exports; give after each export what it took."""
+        account = self._accounts.get(name)
+        return self.offers(account).index() if account is not None else iter(())
 
     def export(self, account: AccountOptions, export: ExportOptions) -> Iterator[str]:
         for name in export.accounts:
@@ -79,7 +142,7 @@ class _Checks:
         if position and not (0 < position <= len(tokens) and tokens[position - 1] == "*"):
             text = f'Error adding {export.kind} export "{export.subject}"'
             yield f"{text}: sublist: invalid subject"
-        if wrong := latency_problem(account, export):
+        if wrong := latency_problem(account, export, self.offers(account)):
             assert export.latency is not None
             text = f'Error adding service latency sampling for "{export.subject}"'
             yield f'{text} on subject "{export.latency.subject}": {wrong}'
@@ -92,23 +155,37 @@ class _Checks:
         wrong = self._wrong(importer, exporter, entry)
         if wrong:
             yield f'Error adding {entry.kind} import "{entry.subject}": {wrong}'
-        else:
-            self._taken[importer.name].append(entry)
+            return
+        if importer.name in self._exporters:
+            taken = self._taken.get((importer.name, entry.kind))
+            if taken is None:
+                taken = self._taken[importer.name, entry.kind] = SubjectTree()
+            self._steps -= taken.steps
+            taken.add(entry.local_subject, entry)
+            self._steps += taken.steps
+        if entry.kind == "stream":
+            self._streams_taken.add((importer.name, entry.account, entry.subject))
 
     def _wrong(
         self, importer: AccountOptions, exporter: AccountOptions, entry: ImportOptions
     ) -> str:
-        if not is_authorized(importer.name, exporter, entry):
+        offers = self.offers(exporter)
+        self._steps -= offers.steps
+        is_authorized = offers.let(importer.name, entry)
+        self._steps += offers.steps
+        if not is_authorized:
             return f"{entry.kind} import not authorized"
         if "*" in entry.prefix or ">" in entry.prefix:
             return "stream import prefix can not contain wildcard tokens"
-        if self._forms_cycle(importer.name, entry):
-            return "import forms a cycle"
+        try:
+            if self._forms_cycle(importer.name, entry):
+                return "import forms a cycle"
+        except _EndlessError:
+            return "search cycle depth exhausted"
         if not is_subject(entry.local_subject) or not is_subject(entry.subject):
             return "sublist: invalid subject"
-        if entry.kind == "stream" and any(
-            (other.kind, other.account, other.subject) == ("stream", entry.account, entry.subject)
-            for other in self._taken[importer.name]
+        if (importer.name, entry.account, entry.subject) in self._streams_taken and (
+            entry.kind == "stream"
         ):
             return "stream import already exists"
         return "" if entry.prefix else mapping_error(entry)
@@ -118,61 +195,58 @@ class _Checks:
 
         Requests travel from the importer to the exporter, messages of streams the other way; the
         subjects that count are those in the account between two imports.
+
+        Raises:
+            _EndlessError: that takes too long to find out.
         """
         if entry.account == importer and overlap(entry.subject, entry.local_subject):
             return True
         visited = {importer}
         waiting = [(entry.account, entry.subject)]
+        done: dict[tuple[str, str], set[str]] = {}  # which accounts are behind a subject
+        end = self._steps + STEPS_OF_CYCLE_MAX
         while waiting:
-            name, subject = waiting.pop()
-            for other in self._taken.get(name, ()):
-                if other.kind != entry.kind or not overlap(other.local_subject, subject):
-                    continue
+            if self._steps > end:
+                raise _EndlessError
+            self._steps += 1
+            name, subject = there = waiting.pop()
+            if there in done:
+                # Behind others of them is nothing more, or they would be among those visited.
+                if not done[there].isdisjoint(visited):
+                    return True
+                continue
+            behind = done[there] = set()
+            taken = self._taken.get((name, entry.kind))
+            if taken is None:
+                continue
+            self._steps -= taken.steps
+            others = taken.overlapping(subject)
+            self._steps += taken.steps + len(others)
+            for other in others:
                 if other.account in visited:
                     return True
                 visited.add(name)
+                behind.add(other.account)
                 waiting.append((other.account, other.subject))
         return False
 
 
-def latency_problem(account: AccountOptions, export: ExportOptions) -> str:
+def latency_problem(account: AccountOptions, export: ExportOptions, offers: Offers) -> str:
     """Return why answers of a service cannot be timed; empty if they can be, or are not meant to
-    be."""
+    be.
+
+    Args:
+        offers: what the account exports.
+    """
     if export.latency is None:
         return ""
     if export.response != "singleton":
         return "bad service response type"
     subject = export.latency.subject
-    services = [each.subject for each in account.exports if each.kind == "service"]
     is_literal = is_subject(subject) and not {"*", ">"} & set(subject.split("."))
-    if not is_literal or any(is_within(subject, each) for each in services):
+    if not is_literal or offers.covers("service", subject):
         return "invalid publish subject"
     return ""
-
-
-def is_authorized(importer: str, exporter: AccountOptions, entry: ImportOptions) -> bool:
-    """Tell whether one of the exporter's exports lets an account take this."""
-    exports = [export for export in exporter.exports if export.kind == entry.kind]
-    # The last export of a subject replaces earlier ones; an export of exactly this subject decides.
-    by_subject = {export.subject: export for export in exports}
-    export = by_subject.get(entry.subject) or next(
-        (each for each in by_subject.values() if is_within(entry.subject, each.subject)), None
-    )
-    if export is None:
-        return False
-    if position := export.account_token_position:
-        tokens = entry.subject.split(".")
-        return position <= len(tokens) and tokens[position - 1] == importer
-    is_open = not export.accounts and not export.is_private
-    return is_open or importer in export.accounts
-
-
-def export_of(exporter: AccountOptions, entry: ImportOptions) -> ExportOptions | None:
-    """Return the export that serves an import."""
-    by_subject = {each.subject: each for each in exporter.exports if each.kind == entry.kind}
-    return by_subject.get(entry.subject) or next(
-        (each for each in by_subject.values() if is_within(entry.subject, each.subject)), None
-    )
 
 
 def mapping_error(entry: ImportOptions) -> str:
@@ -214,10 +288,6 @@ def _numbers(tokens: Sequence[str]) -> list[int]:
     return numbers
 
 
-def _tokens(subject: str) -> list[str]:
-    return ["*" if t.startswith("$") and t[1:].isdecimal() else t for t in subject.split(".")]
-
-
 def is_within(inner: str, outer: str) -> bool:
     """Tell whether every subject that matches one pattern matches the other too."""
     return _compare(inner, outer, lambda x, y: x != ">" and (x == y or y == "*"), one_way=True)
@@ -229,7 +299,7 @@ def overlap(a: str, b: str) -> bool:
 
 
 def _compare(a: str, b: str, fits: Callable[[str, str], bool], *, one_way: bool) -> bool:
-    left, right = _tokens(a), _tokens(b)
+    left, right = tokens_of(a), tokens_of(b)
     for x, y in zip(left, right, strict=False):
         if y == ">" or (x == ">" and not one_way):
             return True

@@ -93,6 +93,7 @@ class ExportOptions:
         subject: a pattern.
         accounts: who may import it; empty for everybody.
         is_private: nobody but `accounts` may import it, even if that is nobody.
+        activated: the names of accounts, each with a subject of it that it may import as well.
         account_token_position: the token, from 1, that has to be the importer's name; 0 for none.
         response: how many answers a request has: `singleton`, `stream` or `chunked`.
         response_threshold_ns: how long an answer may take, after the request or another answer.
@@ -104,6 +105,7 @@ class ExportOptions:
     subject: str
     accounts: tuple[str, ...] = ()
     is_private: bool = False
+    activated: frozenset[tuple[str, str]] = frozenset()
     account_token_position: int = 0
     response: str = "singleton"
     response_threshold_ns: int = 2 * MINUTE

@@ -31,7 +31,24 @@ class Stint:
         return True
 
 
-def without_pauses(steps: InSteps[T]) -> T:
+def grouped(steps: Generator[int, None, T], most: int) -> InSteps[T]:
+    """Do very small steps, each of which gives what it took, as fewer ones.
+
+    Args:
+        most: that one step takes; the last of its parts may take more.
+    """
+    stint = Stint(most)
+    while True:
+        try:
+            took = next(steps)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        if stint.spend(took):
+            yield
+
+
+def without_pauses(steps: Generator[object, None, T]) -> T:
     """Do all the steps, and return what came of them."""
     while True:
         try:

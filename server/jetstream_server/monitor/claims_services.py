@@ -15,24 +15,29 @@ here (docs/reference/accounts.md#jwts).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from typing import Any, Protocol
 
-from jetstream_server.base.errors import ConfigError
-from jetstream_server.config.account_options import valid_account
+from jetstream_server.base.errors import ApiError, ConfigError
+from jetstream_server.config.account_options import forget, read_account, valid_in_steps
 from jetstream_server.config.claims.account_claims import AccountClaims
 from jetstream_server.config.claims.operator_claims import DeletionClaims
 from jetstream_server.config.claims.token import ClaimsError
 from jetstream_server.config.options import OperatorOptions
+from jetstream_server.core.answers import Answers, UnderWay
 from jetstream_server.core.subscription import Stretch, Subscription
 from jetstream_server.core.transform import TransformError, asked_transform
 from jetstream_server.jetstream.wire.go_json import encode
+from jetstream_server.node.accounts.account_changes import AccountChanges
 from jetstream_server.node.node import Node
 from jetstream_server.node.server_info import server_info
 
 _ALL = (b"UPDATE", b"LIST", b"PACK", b"DELETE")
 _ONE = (b"UPDATE", b"LOOKUP")
 _FAILED = 500
+# What steps take, in units of some microseconds.
+_UNITS_OF_MAPPING = 8
+_CHARACTERS_OF_MAPPING = 10
 
 
 class Tokens(Protocol):
@@ -42,8 +47,9 @@ class Tokens(Protocol):
         """Return all of them."""
         ...
 
-    def change(self, changed: Mapping[str, str | None], now: int) -> None:
-        """Keep these instead, with None for one that is to go, and follow what they claim.
+    def change(self, changed: Mapping[str, str | None], now: int) -> Generator[int, None, None]:
+        """Keep these instead, with None for one that is to go, and follow what they claim, all at
+        one moment. Give after each step what it took, in units of some microseconds.
 
         Raises:
             ConfigError: they could not be kept, or followed.
@@ -58,12 +64,16 @@ class ClaimsServices:
         node: the server.
         operator: whose accounts they are.
         tokens: where they are kept.
+        changes: of accounts, in whose order updates and deletions are made.
     """
 
-    def __init__(self, node: Node, operator: OperatorOptions, tokens: Tokens) -> None:
+    def __init__(
+        self, node: Node, operator: OperatorOptions, tokens: Tokens, changes: AccountChanges
+    ) -> None:
         self._node = node
         self._operator = operator
         self._tokens = tokens
+        self._changes = changes
         self._account = node.accounts[node.options.system_account]
 
     def subscribe(self) -> None:
@@ -74,26 +84,67 @@ class ClaimsServices:
             self._account.sublist.insert(Subscription(subject, self))
 
     def receive(self, stretch: Stretch) -> None:
-        """Act on requests."""
-        run, now = stretch.run, stretch.now
+        """Act on requests; who asks for a change is not heard until it is made."""
+        run, now, answers = stretch.run, stretch.now, stretch.answers
         for index in stretch.indices:
-            try:
-                answers = self._answers(run.subject(index), run.payload(index), now)
-            except Exception as error:
-                incident = self._node.containment.contain(error, now)
-                fields = {"error": {"code": _FAILED, "description": str(incident)}}
-                answers = [self._enveloped(fields, now)]
-            for answer in answers:
-                if reply := run.reply(index):
-                    self._account.output.publish(reply, answer)
+            if answers is not None and answers.postponed:
+                answers.postpone(stretch.postponed_from(index))
+                return
+            subject, body, reply = run.subject(index), run.payload(index), run.reply(index)
+            words = subject.decode(errors="replace").split(".")
+            key, verb = words[3] if len(words) > 4 else "", words[-1]
+            if verb == "UPDATE":
+                self._begin(self._update(key, body, now), len(body), reply, answers, now)
+            elif verb == "DELETE":
+                self._begin(self._delete(body, now), len(body), reply, answers, now)
+            else:
+                try:
+                    told = self._answers(key, verb, now)
+                except Exception as error:
+                    told = [self._enveloped(self._contained(error, now), now)]
+                self._tell(reply, told)
 
-    def _answers(self, subject: bytes, body: bytes, now: int) -> list[bytes]:
-        words = subject.decode(errors="replace").split(".")
-        key, verb = words[3], words[-1]
-        if verb == "UPDATE":
-            return [self._enveloped(self._update(key if len(words) > 4 else "", body, now), now)]
-        if verb == "DELETE":
-            return [self._enveloped(self._delete(body, now), now)]
+    def _begin(
+        self,
+        change: Generator[int, None, dict[str, Any]],
+        size: int,
+        reply: bytes,
+        answers: Answers | None,
+        now: int,
+    ) -> None:
+        """Begin a change, which may take several turns."""
+        waiting: list[UnderWay] = []
+
+        def contained() -> Generator[int, None, dict[str, Any]]:
+            try:
+                fields = yield from change
+            except Exception as error:
+                return self._contained(error, now)
+            return fields
+
+        def finished(fields: dict[str, Any] | ApiError) -> None:
+            if isinstance(fields, ApiError):
+                fields = {"error": {"code": _FAILED, "description": fields.description}}
+            self._tell(reply, [self._enveloped(fields, now)])
+            is_over.append(True)
+            for each in waiting:
+                each.end()
+
+        is_over: list[bool] = []
+        self._changes.begin(contained(), finished, size)
+        if answers is not None and not is_over:
+            waiting.append(UnderWay(answers))
+
+    def _contained(self, error: Exception, now: int) -> dict[str, Any]:
+        incident = self._node.containment.contain(error, now)
+        return {"error": {"code": _FAILED, "description": str(incident)}}
+
+    def _tell(self, reply: bytes, answers: list[bytes]) -> None:
+        if reply:
+            for answer in answers:
+                self._account.output.publish(reply, answer)
+
+    def _answers(self, key: str, verb: str, now: int) -> list[bytes]:
         tokens = self._tokens.tokens()
         if verb == "LOOKUP":
             return [tokens.get(key, "").encode()]
@@ -107,35 +158,42 @@ class ClaimsServices:
 
     # -- changes -----------------------------------------------------------------------------
 
-    def _update(self, key: str, body: bytes, now: int) -> dict[str, Any]:
+    def _update(self, key: str, body: bytes, now: int) -> Generator[int, None, dict[str, Any]]:
         token = body.decode(errors="replace").strip()
+        fields = yield from self._updated(key, token, now)
+        if "error" in fields and token not in self._tokens.tokens().values():
+            forget(token)
+        return fields
+
+    def _updated(self, key: str, token: str, now: int) -> Generator[int, None, dict[str, Any]]:
         try:
-            claims = AccountClaims.read(token)
+            claims = yield from read_account(token)
         except ClaimsError as error:
-            return _refused(key or "n/a", f"jwt update resulted in error - {error}")
-        if key and claims.subject != key:
+            return _refused("n/a", f"jwt update resulted in error - {error}")
+        whose = claims.subject
+        try:
+            yield from valid_in_steps(whose, token, self._operator.trusted_keys)
+        except ClaimsError as error:
+            return _refused(whose, f"jwt validation failed - validation errors: [{error}]")
+        problem = yield from _mapping_problem(claims)
+        if problem:
+            return _refused(whose, f"jwt validation failed - {problem}")
+        if key and whose != key:
             text = "jwt update resulted in error - subject does not match jwt content"
             return _refused(key, text)
         try:
-            valid_account(claims.subject, token, self._operator.trusted_keys)
-        except ClaimsError as error:
-            text = f"jwt validation failed - validation errors: [{error}]"
-            return _refused(claims.subject, text)
-        if problem := _mapping_problem(claims):
-            return _refused(claims.subject, f"jwt validation failed - {problem}")
-        try:
-            self._tokens.change({claims.subject: token}, now)
+            yield from self._tokens.change({whose: token}, now)
         except ConfigError as error:
-            return _refused(claims.subject, f"jwt update resulted in error - {error}")
-        return {"data": {"account": claims.subject, "code": 200, "message": "jwt updated"}}
+            return _refused(whose, f"jwt update resulted in error - {error}")
+        return {"data": {"account": whose, "code": 200, "message": "jwt updated"}}
 
-    def _delete(self, body: bytes, now: int) -> dict[str, Any]:
+    def _delete(self, body: bytes, now: int) -> Generator[int, None, dict[str, Any]]:
         who = ""
         try:
             claims = DeletionClaims.read(body.decode(errors="replace"))
             who = claims.subject
             accounts = self._deleted(claims)
-            self._tokens.change(dict.fromkeys(accounts), now)
+            yield from self._tokens.change(dict.fromkeys(accounts), now)
         except (ClaimsError, ConfigError) as error:
             text = f"delete accounts request by {who} failed - {error}"
             return {"error": {"code": _FAILED, "description": text}}
@@ -161,16 +219,16 @@ class ClaimsServices:
         return accounts
 
 
-def _mapping_problem(claims: AccountClaims) -> str:
-    """Return why the first mapping of an account that is impossible is so; empty if none is."""
+def _mapping_problem(claims: AccountClaims) -> Generator[int, None, str]:
+    """Return why the first mapping of an account that is impossible is so; empty if none is. Give
+    after each what it took."""
     for source, destinations in claims.nats.mappings.items():
         for each in destinations:
-            if each.subject == source:
-                continue
             try:
                 asked_transform(source.encode(), each.subject.encode())
             except TransformError as error:
                 return f'mapping "{source}" -> "{each.subject}": {error}'
+            yield _UNITS_OF_MAPPING + len(each.subject) // _CHARACTERS_OF_MAPPING
     return ""
 
 

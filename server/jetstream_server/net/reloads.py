@@ -25,13 +25,14 @@ class Reloads(Generic[FromFile]):
     Args:
         read: reads it, in the thread; may raise anything.
         follow: follows what was read, or says what became of the attempt; called on the loop that
-            runs now. Returns what was wrong, empty if nothing was, and the time.
+            runs now. It calls what it is given, at once or later, with what was wrong, empty if
+            nothing was, and the time.
     """
 
     def __init__(
         self,
         read: Callable[[], FromFile],
-        follow: Callable[[FromFile | Exception], tuple[str, int]],
+        follow: Callable[[FromFile | Exception, WhenReloaded], None],
     ) -> None:
         self._read = read
         self._follow = follow
@@ -60,10 +61,19 @@ class Reloads(Generic[FromFile]):
             self._loop.call_soon_threadsafe(self._took, read, asking)
 
     def _took(self, read: FromFile | Exception, asking: list[WhenReloaded]) -> None:
-        self._is_reading = False
         try:
-            wrong, now = self._follow(read)
-            for told in asking:
-                told(wrong, now)
+            self._follow(read, lambda wrong, now: self._followed(wrong, now, asking))
+        except BaseException:
+            self._go_on()
+            raise
+
+    def _followed(self, wrong: str, now: int, asking: list[WhenReloaded]) -> None:
+        try:
+            while asking:
+                asking.pop(0)(wrong, now)
         finally:
-            self._begin()
+            self._go_on()
+
+    def _go_on(self) -> None:
+        self._is_reading = False
+        self._begin()

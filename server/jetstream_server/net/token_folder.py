@@ -6,6 +6,7 @@ they may hold up the turn. An account that is deleted is kept as `<key>.jwt.dele
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from pathlib import Path
 
 from jetstream_server.base import nkey
@@ -14,6 +15,7 @@ from jetstream_server.store.disk.disk import OsDisk
 
 _SUFFIX = ".jwt"
 _DELETED = ".jwt.deleted"
+_UNITS_OF_FILE = 10
 
 
 class TokenFolder:
@@ -31,8 +33,9 @@ class TokenFolder:
         except OSError as error:
             raise ConfigError(f"resolver: {path} can not be used: {error.strerror}") from None
 
-    def tokens(self) -> dict[str, str]:
-        """Return all JWTs by the keys of their accounts.
+    def tokens(self) -> Generator[int, None, dict[str, str]]:
+        """Return all JWTs by the keys of their accounts; give after each file what it took, in
+        units of some microseconds.
 
         Raises:
             ConfigError: a file cannot be read.
@@ -44,6 +47,7 @@ class TokenFolder:
                 if name.endswith(_SUFFIX) and nkey.is_public_key(key, nkey.ACCOUNT):
                     data = self._disk.read(self._path / name) or b""
                     made[key] = data.decode(errors="replace").strip()
+                    yield _UNITS_OF_FILE
         except OSError as error:
             raise ConfigError(f"resolver: {self._path}: {error.strerror}") from None
         return made

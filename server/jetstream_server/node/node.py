@@ -39,6 +39,7 @@ from jetstream_server.node.listener import Listener
 from jetstream_server.node.session import Session
 from jetstream_server.node.session_queue import SessionQueue
 from jetstream_server.node.stats import NodeStats, Traffic
+from jetstream_server.node.successions import Successions
 from jetstream_server.node.trace import Trace
 from jetstream_server.protocol import errors as faults
 from jetstream_server.protocol.info import Info
@@ -159,6 +160,7 @@ class Node:
         # Subscriptions of clients that are gone, which are yet to be taken out.
         self._given_up: deque[tuple[Account, list[Subscription], ClosedConnection | None]] = deque()
         self._given_up_left = GIVEN_UP_OF_TURN_MAX  # for which this turn has time
+        self.successions = Successions(self.accounts[GLOBAL_ACCOUNT])  # after a reload
         self._reviewed: deque[tuple[Session, list[Subscription]]] = deque()  # after a reload
         self._reviewed_left = REVIEWED_OF_TURN_MAX
         self._timers: DeadlineHeap[Session] = DeadlineHeap()
@@ -174,11 +176,14 @@ class Node:
         name = user.account if user is not None else GLOBAL_ACCOUNT
         return self.accounts[name]
 
+    def make_account(self, name: str) -> Account:
+        """Return a new account that is not one of the node's yet."""
+        return Account(name, self.random, self._stirred, self.containment, self._deliveries)
+
     def add_account(self, name: str) -> Account:
         """Add an account, or return the one that has this name."""
         if name not in self.accounts:
-            account = Account(name, self.random, self._stirred, self.containment, self._deliveries)
-            self.accounts[name] = account
+            self.accounts[name] = self.make_account(name)
         return self.accounts[name]
 
     def open_session(
@@ -356,7 +361,8 @@ class Node:
         promises = self.workload.promises
         promises.made_for(None)  # whatever it was, it was not for this client
         try:
-            acted_on = session.run(now, ops_max)
+            settled = self.successions.settle(session) if self.successions else 0
+            acted_on = settled + session.run(now, ops_max)
         except Exception as error:
             self.containment.contain(error, now)
             acted_on = 1

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+
 import pytest
-from jetstream_server.core.steps import InSteps, Stint, found_out, without_pauses
+from jetstream_server.core.steps import InSteps, Stint, found_out, grouped, without_pauses
 
 
 def counted(steps: int) -> InSteps[str]:
@@ -43,3 +45,23 @@ def test_a_step_ends_when_enough_is_done() -> None:
     stint = Stint(3)
     assert [stint.spend() for _ in range(7)] == [False, False, True, False, False, True, False]
     assert [stint.spend(each) for each in (5, 2, 1)] == [True, False, True]
+
+
+def test_very_small_steps_are_done_together() -> None:
+    done: list[int] = []
+
+    def small() -> Generator[int, None, str]:
+        for units in (1, 1, 1, 5, 1):
+            done.append(units)
+            yield units
+        return "done"
+
+    steps, seen = grouped(small(), 3), []
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            assert end.value == "done"
+            break
+        seen.append(len(done))
+    assert seen == [3, 4] and len(done) == 5

@@ -10,7 +10,7 @@ from queue import SimpleQueue
 
 from jetstream_server.base.errors import ConfigError
 from jetstream_server.config.options import ServerOptions
-from jetstream_server.net.reloads import Reloads
+from jetstream_server.net.reloads import Reloads, WhenReloaded
 
 OnLoop = Callable[[Awaitable[None]], None]
 
@@ -32,12 +32,13 @@ class File:
             raise error
         return replace(self._options, server_name=f"v{version}")
 
-    def follow(self, read: ServerOptions | Exception) -> tuple[str, int]:
+    def follow(self, read: ServerOptions | Exception, told: WhenReloaded) -> None:
         assert threading.current_thread() is threading.main_thread()
         if isinstance(read, Exception):
-            return str(read), 7
+            told(str(read), 7)
+            return
         self.followed.append(read.server_name)
-        return "", 7
+        told("", 7)
 
 
 def test_who_asks_meanwhile_is_told_of_the_next_one(
@@ -81,6 +82,39 @@ def test_what_cannot_be_read_is_said_and_the_next_one_is_read(
             reloads.ask(lambda wrong, now: told.put_nowait(wrong))
             assert await told.get() == (str(error) if error else "")
         assert file.followed == ["v1"]
+
+    on_loop(main())
+
+
+def test_what_is_followed_later_is_told_then_and_the_next_one_read_after_it(
+    on_loop: OnLoop, options: ServerOptions
+) -> None:
+    """An operator's accounts are made ready in several turns."""
+
+    async def main() -> None:
+        file, done = File(options), asyncio.Event()
+        later: list[WhenReloaded] = []
+        reloads = Reloads(file.read, lambda read, told: later.append(told))
+        told: list[tuple[str, str]] = []
+        reloads.ask(lambda wrong, now: told.append(("a", wrong)))
+        reloads.ask(lambda wrong, now: told.append(("b", wrong)))
+        for _ in range(2):
+            file.is_let_go.put(None)
+        while not later:
+            await asyncio.sleep(0)
+        assert len(file.threads) == 1 and not told
+        later.pop()("no", 7)
+        assert told == [("a", "no")]
+        while not later:
+            await asyncio.sleep(0)
+        reloads.ask(lambda wrong, now: done.set())
+        file.is_let_go.put(None)
+        later.pop()("", 8)
+        assert told == [("a", "no"), ("b", "")]
+        while not later:
+            await asyncio.sleep(0)
+        later.pop()("", 9)
+        await done.wait()
 
     on_loop(main())
 

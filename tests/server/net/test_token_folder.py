@@ -1,5 +1,6 @@
 import pytest
 from jetstream_server.base.errors import ConfigError
+from jetstream_server.core.steps import without_pauses
 from jetstream_server.net.token_folder import TokenFolder
 
 
@@ -10,10 +11,10 @@ def key(credentials):
 
 def test_what_is_saved_is_there_again(tmp_path, key):
     folder = TokenFolder(str(tmp_path / "some" / "jwt"))
-    assert folder.tokens() == {}
+    assert without_pauses(folder.tokens()) == {}
     folder.save(key, "one")
     folder.save(key, "two")
-    assert TokenFolder(str(tmp_path / "some" / "jwt")).tokens() == {key: "two"}
+    assert without_pauses(TokenFolder(str(tmp_path / "some" / "jwt")).tokens()) == {key: "two"}
     assert [path.name for path in (tmp_path / "some" / "jwt").iterdir()] == [f"{key}.jwt"]
 
 
@@ -22,7 +23,7 @@ def test_what_is_deleted_is_put_aside(tmp_path, key):
     folder.delete(key)
     folder.save(key, "one")
     folder.delete(key)
-    assert folder.tokens() == {}
+    assert without_pauses(folder.tokens()) == {}
     assert (tmp_path / f"{key}.jwt.deleted").read_text() == "one"
 
 
@@ -30,7 +31,7 @@ def test_other_files_are_left_alone(tmp_path, key):
     for name in ("notes.txt", "x.jwt", f"{key}.jwt.tmp"):
         (tmp_path / name).write_text("x")
     (tmp_path / f"{key}.jwt").write_text("token\n")
-    assert TokenFolder(str(tmp_path)).tokens() == {key: "token"}
+    assert without_pauses(TokenFolder(str(tmp_path)).tokens()) == {key: "token"}
 
 
 def test_a_folder_that_can_not_be(tmp_path):
@@ -42,4 +43,4 @@ def test_a_folder_that_can_not_be(tmp_path):
 def test_a_file_that_can_not_be_read(tmp_path, key):
     (tmp_path / f"{key}.jwt").mkdir()
     with pytest.raises(ConfigError, match="resolver: "):
-        TokenFolder(str(tmp_path)).tokens()
+        without_pauses(TokenFolder(str(tmp_path)).tokens())

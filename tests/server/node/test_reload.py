@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 from jetstream_server.base.errors import ConfigError
 from jetstream_server.config.account_options import claimed_accounts
@@ -11,15 +13,17 @@ from jetstream_server.config.options import (
     ExportOptions,
     ImportOptions,
     MappingDestination,
+    OperatorOptions,
     ServerOptions,
     SubjectMapping,
     UserOptions,
 )
 from jetstream_server.config.permissions import Permissions, SubjectPermissions
 from jetstream_server.node import node as node_module
-from jetstream_server.node.auth.auth import Authenticator
+from jetstream_server.node import successions
+from jetstream_server.node.auth.auth import Authenticator, User
 from jetstream_server.node.auth.users import users_of
-from jetstream_server.node.reload import arrange_accounts, reload
+from jetstream_server.node.reload import Arrangement, arrange_accounts, reload
 
 
 def options(*accounts, **others):
@@ -189,3 +193,122 @@ def test_many_subscriptions_are_looked_at_in_turns_and_get_nothing_forbidden_mea
     assert max(each.count(b"-ERR") for each in told) <= 20
     assert b"MSG s." not in b"".join(told) and b"MSG y 99 1\r\nz\r\n" in b"".join(told)
     assert list(a.session.subscriptions) == [b"99"] and not a.session.closing
+
+
+def test_nothing_changes_until_all_is_made_ready(node, connect):
+    a = connect(b"a")
+    a.say(b"SUB ev.> 1\r\n")
+    new = options(
+        AccountOptions("A", users("a"), imports=(ImportOptions("stream", "N", "ev.>"),)),
+        AccountOptions(
+            "N", exports=(ExportOptions("stream", "ev.>"),), max_payload=5,
+            mappings=(SubjectMapping("m", (MappingDestination("x"),)),),
+        ),
+    )  # fmt: skip
+    arrangement = Arrangement(node, new)
+    before = node.accounts["A"].arranged
+    assert sum(arrangement.make()) > 0
+    assert "N" not in node.accounts and not node.links
+    assert node.accounts["A"].arranged is before
+    reload(node, new, Authenticator(users_of(new)), 7, arrangement)
+    made = node.accounts["N"]
+    assert (made.limits.payload_bytes_max, made.mappings.apply(b"m")) == (5, b"x")
+    assert node.links and made.updated_at == 7
+
+
+def test_who_uses_an_account_whose_jwt_stays_is_not_looked_at_again(
+    make_node, make_client, credentials
+):
+    """To look at each of thousands of clients took some tens of microseconds."""
+    names = {each: credentials.account_key(each).public for each in "AB"}
+
+    def claimed(**limits):
+        tokens = {
+            key: credentials.account(name, limits if name == "B" else {})
+            for name, key in names.items()
+        }
+        accounts, _ = claimed_accounts(tokens, operator.trusted_keys, 1)
+        return ServerOptions(accounts=accounts, operator=operator)
+
+    asked = []
+
+    class Gatekeeper(Authenticator):
+        def successor(self, user, now=0):
+            asked.append(user.account)
+            return user
+
+    operator = OperatorOptions((credentials.OPERATOR.public,))
+    known = [User(account=key, name=name, password="x") for name, key in names.items()]
+    node = make_node(known, claimed())
+    arrange_accounts(node, node.options)
+    for name in names:
+        make_client(node).connect(b'{"user":"%b","pass":"x"}' % name.encode())
+    reload(node, claimed(conn=7), Gatekeeper(known))
+    assert asked == [names["B"]]
+    other = dataclasses.replace(
+        claimed(conn=7), operator=OperatorOptions(operator.trusted_keys, {}, "", True)
+    )
+    reload(node, other, Gatekeeper(known))
+    assert sorted(asked[1:]) == sorted(names.values()), "an operator may pin accounts"
+
+
+def test_what_the_server_allows_reaches_those_whose_account_stays(
+    make_node, make_client, credentials
+):
+    key = credentials.account_key("A").public
+    operator = OperatorOptions((credentials.OPERATOR.public,))
+    tokens = {key: credentials.account("A", {})}
+    accounts, _ = claimed_accounts(tokens, operator.trusted_keys, 1)
+    known = [User(account=key, name="a", password="x")]
+    node = make_node(known, ServerOptions(accounts=accounts, operator=operator))
+    arrange_accounts(node, node.options)
+    client = make_client(node)
+    client.connect(b'{"user":"a","pass":"x","verbose":false}')
+    reload(node, dataclasses.replace(node.options, max_payload=5), Authenticator(known))
+    assert b"Maximum Payload" in client.say(b"PUB x 6\r\n123456\r\n")
+
+
+def test_who_is_yet_to_be_looked_at_hears_nothing_by_new_imports(node, connect, monkeypatch):
+    """Neither the rules before nor those of now let it."""
+    monkeypatch.setattr(successions, "SESSIONS_OF_TURN", 1)
+    others = [connect(b"a") for _ in range(8)]
+    b = connect(b"b")
+    for client in (*others, b):
+        client.say(b"SUB > 1\r\n")
+    new = options(
+        AccountOptions("A", users("a"), imports=(ImportOptions("stream", "N", "ev.>"),)),
+        AccountOptions("N", users("n"), exports=(ExportOptions("stream", "ev.>"),)),
+    )
+    follow(node, new)
+    n = connect(b"n")
+    n.say(b"PUB ev.1 1\r\nx\r\n")
+    assert b"MSG" not in b.read() and node.successions
+    for _ in range(12):
+        n.now += 2_000_000
+        n.say(b"")
+    n.say(b"PUB ev.2 1\r\nx\r\n")
+    assert all(b"ev.2" in client.read() for client in others)
+    assert b.session.closing and not node.successions and not node.links.are_joining
+
+
+def test_reloads_that_follow_each_other_have_all_imports_joined(node, connect, monkeypatch):
+    monkeypatch.setattr(successions, "SESSIONS_OF_TURN", 1)
+    clients = [connect(b"a") for _ in range(4)]
+    for client in clients:
+        client.say(b"SUB > 1\r\n")
+    exports = (ExportOptions("stream", "ev.>"), ExportOptions("stream", "x"))
+    for subjects in (("ev.>",), ("ev.>", "x")):
+        imports = tuple([ImportOptions("stream", "N", each) for each in subjects])
+        follow(
+            node,
+            options(
+                AccountOptions("A", users("a"), imports=imports),
+                AccountOptions("N", users("n"), exports=exports),
+            ),
+        )
+    n = connect(b"n")
+    for _ in range(9):
+        n.now += 2_000_000
+        n.say(b"")
+    n.say(b"PUB ev.2 1\r\ny\r\nPUB x 1\r\nz\r\n")
+    assert [client.read().count(b"MSG") for client in clients] == [2] * 4

@@ -6,7 +6,7 @@ A limit of -1 means none; one that is not given is 0.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Annotated, Any
 
@@ -46,6 +46,10 @@ _TRAFFIC = ("", "system", "owner")
 _TEXT_BYTES_MAX = 8192
 _KEYS_MAX = 2_500
 _ACTIVATIONS_MAX = 128
+# In units of some microseconds.
+_UNITS_OF_LOOK = 4
+_UNITS_OF_ACTIVATION = 150
+_DOTS_OF_IMPORTS_MAX = 80_000  # in their subjects, there and here
 # How much is told of what is wrong; there may be one mistake for every few bytes of a JWT.
 _TOLD_MAX = 65_536
 _CURVE = "X"
@@ -92,7 +96,7 @@ class AccountLimitClaims(StorageLimits):
     exports: ClaimInteger = 0
     wildcards: ClaimFlag = False
     disallow_bearer: ClaimFlag = False
-    conn: ClaimInteger = 0
+    conn: ClaimLimit = 0
     leaf: ClaimInteger = 0
     tiered_limits: Annotated[
         Mapping[str, StorageLimits], BeforeValidator(lambda given: by_name(dict, {}, given))
@@ -313,18 +317,21 @@ class CalloutClaims(Claims):
     xkey: str = ""
 
     def problems(self) -> Iterator[str]:
-        """Yield what is inconsistent, as the genuine server says it."""
+        """Yield what is inconsistent, as the genuine server says it, and an empty text after each
+        key."""
         allowed = self.allowed_accounts
         if allowed and not self.auth_users:
             yield "External authorization cannot have accounts without users specified"
         for key in self.auth_users:
             if not nkey.is_public_key(key, nkey.USER):
                 yield f"AuthUser {quoted(key)} is not a valid user public key"
+            yield ""
         for key in allowed:
             if key == _ANYBODY and len(allowed) > 1:
                 yield 'AllowedAccounts can only be a list of accounts or "*"'
             elif key != _ANYBODY and not nkey.is_public_key(key, nkey.ACCOUNT):
                 yield f"Account {quoted(key)} is not a valid account public key"
+            yield ""
         if self.xkey and not nkey.is_public_key(self.xkey, _CURVE):
             yield f"XKey {quoted(self.xkey)} is not a valid public xkey"
 
@@ -399,16 +406,33 @@ class AccountClaims(SignedClaims):
 
     def problem(self) -> str:
         """Return every mistake in it, or very many of them, empty for none."""
+        looking = self.look()
+        while True:
+            try:
+                next(looking)
+            except StopIteration as end:
+                return str(end.value)
+
+    def look(self) -> Generator[int, None, str]:
+        """Return the same; give after each thing that was looked at what that took, in units of
+        some microseconds."""
         told: list[str] = []
         size = 0
         for each in self._problems():
-            told.append(each)
-            size += len(each)
-            if size > _TOLD_MAX:
-                break
+            if isinstance(each, int):
+                yield each
+            elif not each:
+                yield _UNITS_OF_LOOK
+            else:
+                told.append(each)
+                size += len(each)
+                if size > _TOLD_MAX:
+                    break
         return " ".join(told)
 
-    def _problems(self) -> Iterator[str]:
+    def _problems(self) -> Iterator[str | int]:
+        """Yield the mistakes, and after each thing that was looked at what that took, or an empty
+        text if it was the usual."""
         nats = self.nats
         many = len(nats.authorization.auth_users) + len(nats.authorization.allowed_accounts)
         if many + len(nats.signing_keys) > _KEYS_MAX:
@@ -420,9 +444,10 @@ class AccountClaims(SignedClaims):
         yield from self._import_problems()
         yield from _export_problems(nats.exports)
         yield from nats.limits.problems()
-        yield from nats.default_permissions.subject_problems()
+        yield from nats.default_permissions.looked_at()
         for source, destinations in nats.mappings.items():
             yield from _mapping_problems(source, destinations)
+            yield ""
         yield from nats.authorization.problems()
         if nats.trace is not None:
             yield from nats.trace.problems()
@@ -434,16 +459,23 @@ class AccountClaims(SignedClaims):
                     if scope is None
                     else f"{key} is not an account public key"
                 )
+            yield ""
         yield from _info_problems(nats.description, nats.info_url)
         if nats.cluster_traffic not in _TRAFFIC:
             yield f"unknown cluster traffic option: {quoted(nats.cluster_traffic)}"
 
-    def _import_problems(self) -> Iterator[str]:
+    def _import_problems(self) -> Iterator[str | int]:
         overlaps = ImportOverlaps()
+        dots = 0
         for each in self.nats.imports:
+            dots += each.subject.count(".") + each.here.count(".")
+            if dots > _DOTS_OF_IMPORTS_MAX:
+                yield "the imports have more subjects than can be compared"
+                return
             if each.type == _SERVICE:
                 yield from overlaps.add(each.account, each.here)
             yield from each.problems(self.subject)
+            yield _UNITS_OF_ACTIVATION if each.token else ""
 
     def _number_problems(self) -> Iterator[str]:
         """Yield of what there is more than the operator allows."""
@@ -524,10 +556,13 @@ class ActivationClaims(SignedClaims):
 def _export_problems(exports: Sequence[ExportClaims]) -> Iterator[str]:
     for each in exports:
         yield from each.problems()
+        yield ""
     services = [each.subject for each in exports if each.type == _SERVICE]
     streams = [each.subject for each in exports if each.type not in (_SERVICE, _NULL)]
     yield from export_overlaps(_SERVICE, services)
+    yield ""
     yield from export_overlaps(_STREAM, streams)
+    yield ""
 
 
 def _mapping_problems(source: str, destinations: Sequence[MappingClaims]) -> Iterator[str]:

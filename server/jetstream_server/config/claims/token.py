@@ -10,7 +10,7 @@ signatures go together was probed with the genuine server 2.15.1 (docs/reference
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from functools import cache
 from typing import Annotated, Any, ClassVar, Self, TypeVar
 
@@ -36,6 +36,9 @@ _DECORATED = re.compile(r"\s*-{3,}[^\n-]*JWT-{3,}\s*\n(?P<token>\S+)\s*\n")
 _OBJECTS_MAX = 2_500
 _VALUES_MAX = 25_000
 _CHARACTERS_MAX = 1_500_000
+# What steps take, in units of some microseconds.
+_CHARACTERS_OF_UNIT = 200
+_UNITS_OF_OBJECT = 2
 _TOO_MUCH = "it claims more than can be looked at in one turn"
 
 # What is nested more deeply could not be shown again, inside an answer.
@@ -137,6 +140,21 @@ class SignedClaims(Claims):
             ClaimsError: it is not a JWT, is of another kind, or is not signed by the issuer it
                 names.
         """
+        reading = cls.read_in_steps(text)
+        while True:
+            try:
+                next(reading)
+            except StopIteration as end:
+                claims: Self = end.value
+                return claims
+
+    @classmethod
+    def read_in_steps(cls, text: str) -> Generator[int, None, Self]:
+        """Do the same in steps; give after each what it took, in units of some microseconds.
+
+        Raises:
+            ClaimsError: as `read`.
+        """
         if len(text) > _CHARACTERS_MAX:
             raise ClaimsError(_TOO_MUCH)
         parts = text.strip().split(".")
@@ -158,10 +176,12 @@ class SignedClaims(Claims):
         signed = ".".join(parts[:2])
         if version == 1:
             signed, fields = parts[1], cls._modern(fields)
+        yield len(text) // _CHARACTERS_OF_UNIT
         try:
             claims = cls.model_validate(fields)
         except ValidationError as error:
             raise ClaimsError(misfit(error.errors(include_url=False)[0], cls.__name__)) from None
+        yield objects * _UNITS_OF_OBJECT
         if cls.SUBJECT and not nkey.is_public_key(claims.subject, cls.SUBJECT):
             raise ClaimsError(f"the subject is no public key of an {cls.KIND}")
         if not nkey.is_public_key(claims.issuer, *cls.ISSUERS):

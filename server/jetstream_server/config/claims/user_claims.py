@@ -88,11 +88,17 @@ class PermissionClaims(Claims):
 
         Otherwise what is to be denied would not be.
         """
+        return filter(None, self.looked_at())
+
+    def looked_at(self) -> Iterator[str]:
+        """Yield the same, and an empty text after each subject."""
         for claims, is_subscribed in ((self.sub, True), (self.pub, False)):
             for subject in claims.allow:
                 yield from permission_problems(subject, is_subscribed=is_subscribed)
+                yield ""
             for subject in claims.deny:
                 yield from permission_problems(subject, is_subscribed=is_subscribed, is_denied=True)
+                yield ""
 
     def bad_subject(self) -> str:
         """Return what is wrong with the first subject that can match nothing, empty if all can."""

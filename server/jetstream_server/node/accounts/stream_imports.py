@@ -54,6 +54,7 @@ class StreamImport:
         self._renaming = ImportRenaming(mapping)
         self._allows_trace = allows_trace
         self._shadows: dict[Subscription, Subscription] = {}
+        self._is_open = False
         self.outage = ""
 
     def __str__(self) -> str:
@@ -66,18 +67,46 @@ class StreamImport:
             self.outage = str(incident)
             self.close()
 
+    @property
+    def importer(self) -> Account:
+        """Return the account whose subscriptions get shadows."""
+        return self._importer
+
     def open(self) -> None:
         """Begin, with the subscriptions that are there and those to come."""
-        sublist, pattern = self._importer.sublist, self._mapping.target
-        sublist.watch(pattern, self)
-        for subscription in sublist.overlapping(pattern):
+        self.begin()
+        for subscription in self.overlapping():
             self.inserted(subscription)
+
+    def begin(self) -> None:
+        """Begin with the subscriptions that are to come."""
+        self._is_open = True
+        self._importer.sublist.watch(self._mapping.target, self)
+
+    def overlapping(self) -> list[Subscription]:
+        """Return the subscriptions that are there and may be sent imported messages; none once it
+        has ended."""
+        return self._importer.sublist.overlapping(self._mapping.target) if self._is_open else []
 
     def close(self) -> None:
         """End; no shadow stays."""
-        self._importer.sublist.unwatch(self)
+        self._end()
         for subscription in list(self._shadows):
             self.removed(subscription)
+
+    def leave(self) -> tuple[Account, list[Subscription]]:
+        """End; the shadows hear nothing any more, and are returned, to be taken out of the
+        exporter's list."""
+        self._end()
+        shadows = list(self._shadows.values())
+        self._shadows.clear()
+        for shadow in shadows:
+            shadow.closed = True
+        return self._exporter, shadows
+
+    def _end(self) -> None:
+        self._is_open = False
+        self._importer.sublist.unwatch(self)
 
     def inserted(self, sub: Subscription) -> None:
         """Add the shadow of a subscription that may be sent imported messages."""
@@ -87,6 +116,8 @@ class StreamImport:
             self._importer.containment.contain(error, 0)
 
     def _insert(self, sub: Subscription) -> None:
+        if sub in self._shadows or not self._is_open:
+            return  # it came while those before it were joined, or the link has ended meanwhile
         if sub.outlet is None and sub.subject.startswith(_OWN):
             return
         if isinstance(sub.receiver, Shadow | ServiceImport):
@@ -104,6 +135,7 @@ class StreamImport:
             sid=sub.sid,
             outlet=outlet,
             weight=_DELIVERIES_OF_SHADOW,
+            is_filtered=True,
         )
         told = self._exporter.sublist.told
         self._exporter.subscribe(self._shadows[sub])
@@ -137,6 +169,10 @@ class ImportRenaming:
     def is_identity(self) -> bool:
         """Return whether the subjects are the same."""
         return self._mapping.is_identity
+
+    def forward(self, subject: bytes) -> bytes:
+        """Return the importer's name of a subject."""
+        return self._mapping.forward(subject)
 
     def renamed(self, run: PubRun, start: int, stop: int) -> PubRun:
         """Return messages `start` up to `stop` of a run, renamed."""
@@ -215,6 +251,13 @@ class Shadow:
         """Deliver messages once for each subscription. It stands for one, so that is once."""
         self.receive(stretch)
 
+    def chooses(self, subscription: Subscription, subject: bytes, sender: Sender | None) -> bool:
+        """Tell whether messages come through, and whoever is behind takes them."""
+        if subscription.closed or not self.takes(sender):
+            return False
+        original = self.original
+        return not original.is_filtered or original.takes(self._renaming.forward(subject), sender)
+
     def takes(self, sender: Sender | None) -> bool:
         """Tell whether what somebody has published comes through."""
         return not isinstance(sender, ServiceRequest)
@@ -233,7 +276,10 @@ class Shadow:
         now: int,
         content_bytes: int | None = None,
     ) -> None:
-        """Send frames that a consumer of the exporter has encoded for the client."""
+        """Send frames that a consumer of the exporter has encoded for the client, unless the import
+        has ended meanwhile."""
+        if subscription.closed:
+            return
         subscription.delivered += count
         self._outlet.deliver_frames(self.original, data, count, now, content_bytes)
 

@@ -9,7 +9,7 @@ several sources at random; here a literal one wins, then the first in the file.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from random import Random
 from typing import cast
 
@@ -21,6 +21,8 @@ from jetstream_server.core.subscription import Receiver, Subscription
 from jetstream_server.core.transform import Transform, TransformError, asked_transform
 
 _HUNDRED = 100
+_UNITS_OF_DESTINATION = 8
+_CHARACTERS_OF_UNIT = 10  # of a destination
 
 # Destinations, each with the bound below which a random number chooses it.
 _Choices = list[tuple[int, Transform]]
@@ -48,9 +50,37 @@ class SubjectMappings:
         random: Random,
         refuse: Callable[[str, TransformError], None] | None = None,
     ) -> None:
-        self.configured = mappings
         self._random = random
-        choices = list(_choices_of(mappings, refuse))
+        self._hold(mappings, list(_choices_of(mappings, refuse)))
+
+    @classmethod
+    def in_steps(
+        cls,
+        mappings: Sequence[SubjectMapping],
+        random: Random,
+        refuse: Callable[[str, TransformError], None] | None = None,
+    ) -> Generator[int, None, SubjectMappings]:
+        """Make the same in steps, as there may be thousands; give after each what it took, in units
+        of some microseconds.
+
+        Raises:
+            ConfigError: a source and a destination do not fit together.
+        """
+        choices: list[tuple[bytes, _Choices]] = []
+        for each in mappings:
+            choices += _choices_of([each], refuse)
+            characters = sum([len(to.subject) for to in each.destinations])
+            yield len(each.destinations) * _UNITS_OF_DESTINATION + (
+                characters // _CHARACTERS_OF_UNIT
+            )
+        made = cls((), random)
+        made._hold(mappings, choices)
+        return made
+
+    def _hold(
+        self, mappings: Sequence[SubjectMapping], choices: list[tuple[bytes, _Choices]]
+    ) -> None:
+        self.configured = mappings
         self._literal = {source: chosen for source, chosen in choices if is_literal(source)}
         self._patterns = [each for each in choices if each[0] not in self._literal]
         # Which of them match a subject; nothing is delivered by this list.
@@ -117,8 +147,6 @@ def _choices(mapping: SubjectMapping) -> _Choices:
 
 
 def _transform(source: str, destination: str) -> Transform:
-    if source == destination:
-        return _unchanged(source)
     try:
         return asked_transform(source.encode(), destination.encode())
     except TransformError as error:
@@ -126,10 +154,14 @@ def _transform(source: str, destination: str) -> Transform:
 
 
 def _unchanged(source: str) -> Transform:
-    """Return a transform that leaves every subject of a pattern as it is."""
+    """Return a transform that leaves every subject of a pattern as it is; there is none if a token
+    of the pattern means something in a destination."""
     stars = 0
     tokens = []
     for token in source.split("."):
         stars += token == "*"
         tokens.append(f"${stars}" if token == "*" else token)
-    return Transform(source.encode(), ".".join(tokens).encode())
+    try:
+        return Transform(source.encode(), ".".join(tokens).encode())
+    except TransformError as error:
+        raise _ImpossibleError(source, source, error) from None

@@ -2,6 +2,7 @@ import json
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 
 import pytest
+from jetstream_server.config.claims.account_claims import AccountClaims
 from jetstream_server.config.claims.operator_claims import OperatorClaims
 from jetstream_server.config.claims.token import ClaimsError, undecorated
 from jetstream_server.config.claims.user_claims import UserClaims
@@ -198,3 +199,17 @@ def test_what_does_not_fit_is_told_once(credentials):
         token = credentials.user("alice", "PLAIN", **fields)
         with pytest.raises(ClaimsError, match=r"\.0 of type"):
             UserClaims.read(token)
+
+
+def test_a_long_one_is_read_in_steps(credentials):
+    exports = [{"type": "stream", "subject": f"a.{n}"} for n in range(500)]
+    token = credentials.account("A", {}, exports=exports)
+    reading = AccountClaims.read_in_steps(token)
+    taken = [next(reading), next(reading)]
+    assert min(taken) > 100, "it is understood, and its signature checked, in other turns"
+    with pytest.raises(StopIteration) as end:
+        next(reading)
+    assert end.value.value == AccountClaims.read(token)
+    forged = token[:-8] + "AAAAAAAA"
+    with pytest.raises(ClaimsError, match="signature"):
+        list(AccountClaims.read_in_steps(forged))

@@ -11,6 +11,7 @@ from jetstream_server.config.options import MappingDestination, SubjectMapping
 from jetstream_server.core.wildcard_mapping import WildcardMapping
 from jetstream_server.node.accounts.service_imports import ServiceImport
 from jetstream_server.node.accounts.service_replies import ResponseTerms
+from jetstream_server.node.accounts.stream_imports import StreamImport
 from jetstream_server.node.accounts.subject_mappings import SubjectMappings
 from jetstream_server.node.service_latency import LatencyTerms
 from jetstream_server.protocol.ops import PubRun
@@ -51,6 +52,21 @@ def test_a_request_and_its_answer(node, connect):
     reply = reply_in(asked)
     a.say(b"PUB %b 3\r\nyes\r\nPUB %b 4\r\nmore\r\n" % (reply, reply))
     assert b.read() == b"MSG inbox 5 3\r\nyes\r\n", "a singleton has one answer"
+
+
+@pytest.mark.parametrize("target", [b"svc", b"renamed"])
+def test_who_imports_the_same_as_a_stream_is_asked_nothing(node, connect, target):
+    """As in the genuine server. A request was lost where the group's share fell to them, and
+    nobody was told where nobody else listens."""
+    join(node, b"svc", b"svc", importer="C")
+    StreamImport(node.accounts["B"], node.accounts["A"], WildcardMapping(b"svc", target)).open()
+    a, b, c = connect(b"a"), connect(b"b"), connect(b"c")
+    b.say(b"SUB %b q 1\r\n" % target)
+    ask = b"PUB svc inbox 0\r\n\r\n"
+    assert c.say(b"SUB inbox 5\r\n" + ask).startswith(b"HMSG inbox 5 35 35\r\nNATS/1.0 503\r\n")
+    a.say(b"SUB svc q 1\r\n")
+    assert c.say(ask * 40) == b""
+    assert a.read().count(b"HMSG svc 1 ") == 40 and b.read() == b""
 
 
 def test_headers_are_kept_and_whoever_asks_is_told_once(node, connect):

@@ -45,13 +45,47 @@ def test_weights_and_what_is_left():
     assert abs(counts[b"x"] - 3000) < 200 and abs(counts[b"part"] - 5000) < 200
 
 
-@pytest.mark.parametrize("source", ["loss", "loss.*", "loss.>", "*.a"])
+@pytest.mark.parametrize("source", ["loss", "loss.>"])
 def test_a_subject_mapped_to_itself_is_lost_in_part(source):
     made = mappings(**{source: [(source, 30)]})
     subject = b"loss" if source == "loss" else b"loss.a"
     counts = Counter(made.apply(subject) for _ in range(10_000))
     assert set(counts) == {subject, b""}
     assert abs(counts[subject] - 3000) < 200
+
+
+@pytest.mark.parametrize(
+    ("source", "destination", "weight"),
+    [
+        ("a.*", "a.*", 100),
+        ("*.a", "*.a", 30),
+        ("a.{{x()}}", "a.{{x()}}", 100),
+        ("a.{{x()}}", "b", 50),
+        ("a.$1", "b", 50),
+    ],
+)
+def test_what_cannot_be_left_as_it_is_is_refused(source, destination, weight):
+    """The last three ended a start, as what is left of the hundred had no boundary around it."""
+    refused = []
+    given = {source: [(destination, weight)], "c": [("d",)]}
+    made = mappings(**given, refuse=lambda source, error: refused.append(source))
+    assert refused == [source] and made.apply(b"c") == b"d"
+    with pytest.raises(ConfigError, match="Error adding mapping for"):
+        mappings(**given)
+
+
+def test_made_in_steps():
+    given = [SubjectMapping(f"a.{n}", (MappingDestination("b" * n),)) for n in range(1, 60)]
+    making = SubjectMappings.in_steps(given, Random(1))
+    taken = []
+    while True:
+        try:
+            taken.append(next(making))
+        except StopIteration as end:
+            made = end.value
+            break
+    assert len(taken) == len(given) and taken[-1] > taken[0] > 0
+    assert made.configured is given and made.apply(b"a.7") == b"b" * 7
 
 
 def test_what_is_impossible_can_be_left_out():
