@@ -18,10 +18,10 @@ def _hear(port: int) -> None:
 
 
 def _hear_often(port: int) -> None:
-    """Publish 200 messages for 3,000 subscriptions to everything of a client."""
-    said = b"".join(b"SUB > %d\r\n" % number for number in range(3000))
+    """Publish 200 messages for 3,000 subscriptions of a client, which do not hear the witness."""
+    said = b"".join(b"SUB *.*.*.*.* %d\r\n" % number for number in range(3000))
     with readers(port, said, **_BOUND):
-        say(port, _MESSAGES[:200], **USER)
+        say(port, [b"PUB q.%d.a.x.y 0\r\n\r\n" % number for number in range(200)], **USER)
 
 
 def _bound(name: str, act: Act) -> Input:
