@@ -56,7 +56,7 @@ READ_OF_TURN_MAX = 2000  # of some microseconds
 # Of all together who have not signed in: to look at who somebody is takes up to 0.2 ms, and a
 # thousand may say it at once. Nobody who has signed in waits for them.
 OPS_OF_STRANGERS_MAX = 300
-REVIEWED_OF_TURN_MAX = 3000  # subscriptions, after a reload
+REVIEWED_OF_TURN_MAX = 1500  # subscriptions, after a reload
 GIVEN_UP_OF_TURN_MAX = 2000
 
 

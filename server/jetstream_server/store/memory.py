@@ -38,8 +38,8 @@ from jetstream_server.store.tally import Holding, Tally
 from jetstream_server.structures.sequence_set import SequenceSet
 
 MESSAGE_OVERHEAD_BYTES = 16
-_REMOVED_AT_ONCE = 5000  # a few milliseconds
-_LOOKED_AT_ONCE = 10_000  # messages that a filter decides on, likewise; and subjects
+_REMOVED_AT_ONCE = 2500  # a few milliseconds
+_LOOKED_AT_ONCE = 5_000  # messages that a filter decides on, likewise; and subjects
 _SEARCHED_AT_ONCE = 2_000  # messages, by a filter whose decisions take long
 # Messages that a filter decides on one by one, before it does on many together and then on twice as
 # many: mostly those that are wanted come first.

@@ -59,7 +59,7 @@ from jetstream_server.store.ports import StreamFolder, Vault
 # Restores that one account may have under way at a time: each may fill the disk.
 RESTORES_MAX = 16
 TURN_BYTES = 4 * OUTBOX_LOW_BYTES  # delivered by all consumers of an account
-TURN_MESSAGES = 20_000  # likewise: of a stream in memory each takes nearly a microsecond
+TURN_MESSAGES = 12_000  # likewise: of a stream in memory each takes nearly a microsecond
 # How much of what is due at the same time is done in one turn, in some 10 ms each.
 TIMERS_OF_TURN_MAX = 150
 _PROMISED_RETRY_NS = MILLISECOND  # how soon it is looked again whether it has arrived
