@@ -5,6 +5,10 @@ more to come: pages that are given back have to be fetched, and cleared, again. 
 stored a few gigabytes and rests now has no use for them. Some is freed long after: message ids when
 their window is over, a stream that is deleted while nothing else happens. So a server that has ever
 been busy asks the allocator now and then how much more is idle.
+
+Both take up to a tenth of a second where much is free, in which the allocator's lock is held, but
+not Python's. So that is done in a thread: whoever needs nothing of the allocator but small objects,
+which Python hands out itself, does not wait for it.
 """
 
 from __future__ import annotations
@@ -12,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections.abc import Callable
+from threading import Thread
 from typing import Any, Protocol
 
 from jetstream_server.net.intake import Intake
@@ -26,7 +31,7 @@ class Allocator(Protocol):
     """What hands out the memory of this process."""
 
     def trim(self) -> None:
-        """Give back what can be given back; takes a few milliseconds."""
+        """Give back what can be given back."""
 
     def free_bytes(self) -> int:
         """Return the bytes that are not handed out, given back or not; 0 where nobody can tell."""
@@ -65,6 +70,10 @@ def _mallinfo2() -> Any:
     return count
 
 
+def _in_a_thread(work: Callable[[], None]) -> None:
+    Thread(target=work, name="memory", daemon=True).start()
+
+
 class IdleMemory:
     """Looks now and then, and trims after each busy time and after much was freed in a quiet one.
 
@@ -73,6 +82,7 @@ class IdleMemory:
         intake: knows how much was read.
         rest: has streams at rest release memory, and tells whether any did.
         allocator: gives memory back.
+        aside: has something done in a thread.
     """
 
     def __init__(
@@ -81,14 +91,17 @@ class IdleMemory:
         intake: Intake,
         rest: Callable[[], bool],
         allocator: Allocator | None = None,
+        aside: Callable[[Callable[[], None]], None] = _in_a_thread,
     ) -> None:
         self._loop = loop
         self._intake = intake
         self._rest = rest
         self._allocator = allocator or GlibcAllocator()
+        self._aside = aside
         self._read_bytes = intake.read_bytes  # at the last look
         self._was_busy = False  # at the last look; memory has not been given back since
         self._was_ever_busy = False
+        self._is_asking = False  # a thread is at it, to which the next two belong meanwhile
         self._quiet_looks = 0  # since the last trim
         self._free_bytes = 0  # at the last trim; less since, if some of it was used again
         self._timer = loop.call_later(LOOK_S, self._look)
@@ -102,14 +115,28 @@ class IdleMemory:
         before, self._read_bytes = self._read_bytes, self._intake.read_bytes
         if self._read_bytes - before >= BUSY_BYTES:
             self._was_busy = True
+        elif self._is_asking:
+            pass
         elif self._was_busy:
             self._was_busy = False
             self._was_ever_busy = True
-            self._trim()
+            self._begin(self._trim)
         elif self._was_ever_busy:
-            self._look_for_more()
+            self._quiet_looks += 1
+            if not self._quiet_looks % QUIET_LOOKS:
+                self._begin(self._look_for_more)
         if self._rest():  # what they hold is free after a flush, so by the next look
             self._was_busy = True
+
+    def _begin(self, ask: Callable[[], None]) -> None:
+        def work() -> None:
+            try:
+                ask()
+            finally:
+                self._is_asking = False
+
+        self._is_asking = True
+        self._aside(work)
 
     def _trim(self) -> None:
         self._allocator.trim()
@@ -117,9 +144,6 @@ class IdleMemory:
         self._quiet_looks = 0
 
     def _look_for_more(self) -> None:
-        self._quiet_looks += 1
-        if self._quiet_looks % QUIET_LOOKS:
-            return
         free_bytes = self._allocator.free_bytes()
         if free_bytes - self._free_bytes >= WORTH_BYTES:
             self._trim()

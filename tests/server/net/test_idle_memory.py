@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from threading import Event, current_thread, main_thread
+
 import pytest
 from jetstream_server.net.idle_memory import (
     BUSY_BYTES,
@@ -36,6 +39,10 @@ class Loop:
         self.looks += 1
 
 
+def at_once(work: Callable[[], None]) -> None:
+    work()
+
+
 class Allocator:
     """Notes at which looks it was trimmed."""
 
@@ -64,7 +71,7 @@ class Allocator:
 def test_one_trim_after_each_busy_time(reads, trims) -> None:
     loop, intake = Loop(), Intake()
     allocator = Allocator(loop)
-    idle = IdleMemory(loop, intake, lambda: False, allocator)
+    idle = IdleMemory(loop, intake, lambda: False, allocator, at_once)
     for size in reads:
         intake.read_bytes += size
         loop.look()
@@ -76,7 +83,7 @@ def test_one_trim_after_each_busy_time(reads, trims) -> None:
 def test_what_streams_at_rest_let_go_of_is_given_back_at_the_next_look() -> None:
     loop, answers = Loop(), [False, True, False, False]
     allocator = Allocator(loop)
-    IdleMemory(loop, Intake(), lambda: answers.pop(0), allocator)
+    IdleMemory(loop, Intake(), lambda: answers.pop(0), allocator, at_once)
     for _ in range(4):
         loop.look()
     assert allocator.trims == [2]
@@ -85,7 +92,7 @@ def test_what_streams_at_rest_let_go_of_is_given_back_at_the_next_look() -> None
 def test_what_is_freed_long_after_the_busy_time_is_given_back_too() -> None:
     loop, intake = Loop(), Intake()
     allocator = Allocator(loop)
-    IdleMemory(loop, intake, lambda: False, allocator)
+    IdleMemory(loop, intake, lambda: False, allocator, at_once)
     intake.read_bytes = BUSY_BYTES
     for _ in range(2):
         loop.look()
@@ -107,10 +114,36 @@ def test_what_is_freed_long_after_the_busy_time_is_given_back_too() -> None:
 def test_a_server_that_was_never_busy_asks_nothing() -> None:
     loop = Loop()
     allocator = Allocator(loop)
-    IdleMemory(loop, Intake(), lambda: False, allocator)
+    IdleMemory(loop, Intake(), lambda: False, allocator, at_once)
     for _ in range(5 * QUIET_LOOKS):
         loop.look()
     assert (allocator.questions, allocator.trims) == (0, [])
+
+
+def test_nothing_is_asked_while_a_thread_is_at_it() -> None:
+    loop, intake, given = Loop(), Intake(), []
+    allocator = Allocator(loop)
+    IdleMemory(loop, intake, lambda: False, allocator, given.append)
+    for size in (BUSY_BYTES, 0, BUSY_BYTES, 0, 0):
+        intake.read_bytes += size
+        loop.look()
+    assert (len(given), allocator.trims) == (1, [])
+    given.pop()()
+    assert allocator.trims == [5]
+    loop.look()
+    given.pop()()
+    assert allocator.trims == [5, 6]
+
+
+def test_a_thread_gives_memory_back() -> None:
+    trimmed, loop, intake = Event(), Loop(), Intake()
+    allocator = Allocator(loop)
+    allocator.trim = lambda: trimmed.set() if current_thread() is not main_thread() else None
+    IdleMemory(loop, intake, lambda: False, allocator)
+    intake.read_bytes = BUSY_BYTES
+    loop.look()
+    loop.look()
+    assert trimmed.wait(60)
 
 
 def test_the_library_does_no_harm_wherever_it_is() -> None:

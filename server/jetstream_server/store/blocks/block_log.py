@@ -321,7 +321,12 @@ class BlockLog:
         return open_block
 
     def rotate(self) -> None:
-        """Seal the open block."""
+        """Seal the open block; where most subjects are gone, forget them."""
+        self._seal_open()
+        if self._has_many_absent:
+            self._renumber()
+
+    def _seal_open(self) -> None:
         open_block = self._open
         assert open_block is not None, "there is a block to seal"
         block = open_block.block
@@ -336,8 +341,10 @@ class BlockLog:
         else:
             self._list.remove(block)
             self.emptied.append(block)
-        if self._table.absent > max(RENUMBER_MIN, self._table.present):
-            self._renumber()
+
+    @property
+    def _has_many_absent(self) -> bool:
+        return self._table.absent > max(RENUMBER_MIN, self._table.present)
 
     def _renumber(self) -> None:
         """Forget subjects without messages; no open block holds their numbers."""
@@ -357,10 +364,16 @@ class BlockLog:
         changed.
 
         A large open block is sealed, so that its file is mapped when it is read. A small one is cut
-        down to the room it needs, and how far it came is noted.
+        down to the room it needs, and how far it came is noted. Subjects that are gone are
+        forgotten by the next call, as both take long.
         """
         open_block, seen = self._open, self._seen
-        if open_block is None or self._health.offline or self._full:
+        if self._health.offline or self._full:
+            return False
+        if open_block is None:
+            if self._has_many_absent:
+                self._renumber()
+                return True
             return False
         if self._commit.full is not None:
             return False
@@ -368,7 +381,7 @@ class BlockLog:
         if self._seen != seen:
             return False
         if open_block.used * RESTING_SHARE >= self._block_bytes:
-            self.rotate()
+            self._seal_open()
             return True
         is_noted = False
         if self._durable == open_block.used and not self._commit.lazily_ns:

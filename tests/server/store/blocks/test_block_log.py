@@ -13,6 +13,7 @@ from jetstream_server.store.blocks import block_log, tombstone
 from jetstream_server.store.blocks.block import BlockWriter, scan_block
 from jetstream_server.store.disk.commit import GroupCommit
 from jetstream_server.store.file import FileStore
+from jetstream_server.store.ports import Limits
 
 FOLDER = Path("/s/msgs")
 
@@ -120,6 +121,27 @@ def test_a_store_at_rest_holds_no_block_in_memory(disk):
     assert not store.rest(), "so little is not worth a block"
     commit.drain()
     assert FileStore(FOLDER, GroupCommit(disk)).last_seq == 14
+
+
+def test_a_store_at_rest_seals_its_block_before_it_forgets_subjects(disk, monkeypatch):
+    """Each takes long, so they are not done in one go."""
+    monkeypatch.setattr(block_log, "RENUMBER_MIN", 2)
+    commit = GroupCommit(disk)
+    store = FileStore(FOLDER, commit, block_bytes=1200)
+    for number in range(20):
+        store.append(b"s.%d" % number, b"", b"x", 5)
+    store.enforce(Limits(max_msgs=3), 5)
+    assert not store.rest()
+    assert store.rest() and store._log._open is None
+    assert len(store._table.names) == 20
+    commit.drain()
+    assert store.rest()
+    assert store._table.names == [b"s.17", b"s.18", b"s.19"]
+    while store.rest():  # the names that are let go
+        pass
+    commit.drain()
+    assert [store.load(s).subject for s in (18, 19, 20)] == store._table.names
+    assert store.append(b"s.0", b"", b"x", 6) == 21 and store.subject_count(b"s.0") == 1
 
 
 def test_a_small_block_at_rest_keeps_no_more_room_than_it_needs(disk):
