@@ -36,7 +36,10 @@ from tests.sim.clock import Agenda, SimLoop, SimWorker
 from tests.sim.disk import SimDisk
 
 ROOT = Path("/data")
-OPTIONS = ServerOptions(server_name="sim", jetstream=JetStreamOptions(is_enabled=True))
+# Nobody is cut off for reading slowly: how slowly links are read is a matter of their own here.
+OPTIONS = ServerOptions(
+    server_name="sim", jetstream=JetStreamOptions(is_enabled=True), write_deadline_ns=0
+)
 USER = "ann"
 
 

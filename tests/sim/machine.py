@@ -43,7 +43,10 @@ from tests.sim.network import Link
 from tests.sim.witness import Witness
 
 ROOT = Path("/data")
-OPTIONS = ServerOptions(server_name="sim", jetstream=JetStreamOptions(is_enabled=True))
+# Nobody is cut off for reading slowly: how slowly links are read is a matter of their own here.
+OPTIONS = ServerOptions(
+    server_name="sim", jetstream=JetStreamOptions(is_enabled=True), write_deadline_ns=0
+)
 
 
 class WatchedVault(FileVault):

@@ -64,6 +64,7 @@ FOUND = {
     7706064: "a note of the journal was carried out and lost that its process had not synced",
     7803913: "an old ack for all before moved the floor of a consumer that was reset",
     7701460: "on a full disk a mark took the number of one that waited for room, and was outlived",
+    9102163: "(the network's) a client that reads slowly had a timer of a loop that does not run",
 }
 
 # The same, of those in which little is done at once.
