@@ -52,7 +52,7 @@ _GROUP_MAX = 64
 _DELIVERIES_OF_CHOICE = 3
 _CHOSEN_AT_ONCE = 50
 _REACHED_OF_SUBJECT = 16  # noted in the time that a new subject takes
-# Messages that nobody receives, and what it costs to tell of one.
+# Messages that nobody receives, or perhaps nobody, and what it costs to tell of one.
 _UNANSWERED_AT_ONCE = 1000
 # Messages of the server come one by one, and streams take longer over each, and read its headers.
 _DELIVERIES_OF_ONE = 5
@@ -197,7 +197,14 @@ class Router:
                 at_once = max(deliveries.left // targets.singly, _CHOSEN_AT_ONCE)
                 cut = min(cut, index + at_once)
                 deliveries.left -= targets.singly * (cut - index)
-            if (only := targets.only) is not None:
+            only = targets.only
+            if answers is not None and (
+                _may_be_unanswered(targets) if only is None else only.is_filtered
+            ):
+                if deliveries.left <= 0:
+                    break
+                cut = min(cut, index + _UNANSWERED_AT_ONCE)
+            if only is not None:
                 if not self._deliver_to_one(only, run, index, cut, sender, now):
                     if sender is not None:
                         sender.unanswered(run, index, cut)
@@ -207,10 +214,6 @@ class Router:
                 targets.cost <= COST_AT_ONCE_MAX
                 and targets.width * run.span(index, cut) <= COPIED_UNCOUNTED_BYTES_MAX
             ):
-                if not targets.width and answers is not None:
-                    if deliveries.left <= 0:
-                        break
-                    cut = min(cut, index + _UNANSWERED_AT_ONCE)
                 self._deliver(targets, 0, targets.width, run, index, cut, sender, now)
             else:
                 cut = self._deliver_much(targets, run, index, cut, sender, now, answers, late)
@@ -366,7 +369,7 @@ class Router:
             if not reached:
                 told = sender.unanswered(run, index, cut)
                 self._deliveries.left -= told * _DELIVERIES_OF_UNANSWERED
-            elif all(each.is_filtered for each in chain(targets.plain, *targets.queues)):
+            elif _may_be_unanswered(targets):
                 self._tell_what_nobody_takes(targets, run, index, cut, sender)
         return reached
 
@@ -538,6 +541,11 @@ class Router:
         if known is targets:
             self._routes_bytes += _BYTES_OF_REACHED * match.size
         return known
+
+
+def _may_be_unanswered(targets: Targets) -> bool:
+    """Tell whether perhaps nobody takes some of the messages, which is looked at for each."""
+    return all(each.is_filtered for each in chain(targets.plain, *targets.queues))
 
 
 def _cost_of_servers(targets: Targets, run: PubRun, start: int, stop: int) -> int:

@@ -379,6 +379,23 @@ def test_what_is_for_many_subscriptions_and_looked_at_takes_turns(make_node, mak
     assert max(map(len, shares)) < 20 * 2 * DELIVERIES_OF_TURN_MAX
 
 
+@pytest.mark.parametrize("many", [1, 3])
+@pytest.mark.parametrize("subject", [b"in.secret", b"in.open"])
+def test_to_look_who_takes_a_request_takes_turns(make_node, make_client, many, subject):
+    """Where nobody may, each is answered by 503, and each is looked at for that."""
+    ann, root = restricted(make_node, make_client, SubjectRules(deny=["in.secret"]))
+    ann.say(b"".join(b"SUB in.> %d\r\n" % sid for sid in range(many)))
+    node, left = root.node, []
+    count = 2 * DELIVERIES_OF_TURN_MAX
+    root.session.feed(b"PUB %b _r 0\r\n\r\n" % subject * count)
+    while root.session.traffic.in_msgs < count:
+        node.run(root.now)
+        left.append(node._deliveries.left)
+        ann.read()
+        assert len(left) < 500
+    assert len(left) > 2 and min(left) > -8 * DELIVERIES_OF_TURN_MAX
+
+
 @pytest.mark.parametrize("many", [1, 100])
 def test_what_may_not_be_sent_does_not_count_towards_the_end(make_node, make_client, many):
     ann, root = restricted(make_node, make_client, SubjectRules(deny=["in.secret"]))
