@@ -191,16 +191,17 @@ class Router:
                 and self._targets(run.subject(cut)) is targets
             ):
                 cut, _ = subjects.segment(run.chunk, run.fields, cut, stop, routes, families)
-            if targets.singly and answers is not None and targets.cost <= COST_AT_ONCE_MAX:
+            only = targets.only
+            if answers is not None and targets.singly and targets.cost <= COST_AT_ONCE_MAX:
                 if deliveries.left <= -deliveries.most:
                     break
                 at_once = max(deliveries.left // targets.singly, _CHOSEN_AT_ONCE)
                 cut = min(cut, index + at_once)
                 deliveries.left -= targets.singly * (cut - index)
-            only = targets.only
-            if answers is not None and (
+            elif answers is not None and (
                 _may_be_unanswered(targets) if only is None else only.is_filtered
             ):
+                # Nothing is taken off before this, or a turn would end with nothing delivered.
                 if deliveries.left <= 0:
                     break
                 cut = min(cut, index + _UNANSWERED_AT_ONCE)
