@@ -33,6 +33,7 @@ from benchmarks.stall.first_questions import FIRST_QUESTIONS
 from benchmarks.stall.inputs import INPUTS, Input
 from benchmarks.stall.long_headers import LONG_HEADERS
 from benchmarks.stall.long_lists import LONG_LISTS
+from benchmarks.stall.pace import pace_ms
 from benchmarks.stall.packed import PACKED
 from benchmarks.stall.permissions import PERMISSIONS
 from benchmarks.stall.push_consumers import PUSH_CONSUMERS
@@ -71,12 +72,14 @@ class Outcome:
         waits: of the witness.
         elapsed_s: until the input was answered.
         cpu_s: that the server took meanwhile.
+        pace_ms: what a fixed piece of work took, before or after it, whichever was more.
         failure: why there is nothing to show, empty when there is.
     """
 
     waits: Waits
     elapsed_s: float = 0.0
     cpu_s: float = 0.0
+    pace_ms: float = 0.0
     failure: str = ""
 
 
@@ -102,7 +105,7 @@ def measure(
     Args:
         longest_s: after which the input, with what it needs to be there, is given up on.
     """
-    outcome = Outcome(Waits())
+    outcome = Outcome(Waits(), pace_ms=pace_ms())
     try:
         with contextlib.ExitStack() as stack:
             stack.enter_context(_within(longest_s))
@@ -122,6 +125,7 @@ def measure(
                 outcome.cpu_s = usage(target.pid).cpu_s - before
     except (LoadError, OSError, ServerNotStartedError) as error:
         outcome.failure = f"{type(error).__name__}: {error}"
+    outcome.pace_ms = max(outcome.pace_ms, pace_ms())
     return outcome
 
 
@@ -140,14 +144,14 @@ def row(name: str, kind: ServerKind, outcome: Outcome) -> list[str]:
     columns = [waits.sign_ins_ns] if waits.sign_ins_ns else [waits.pings_ns, waits.publishes_ns]
     for waits_ns in columns:
         cells += [f"{percentile_ms(waits_ns, share):.1f}" for _, share in SHARES]
-    return [*cells, f"{outcome.elapsed_s:.2f}", f"{outcome.cpu_s:.2f}"]
+    return [*cells, f"{outcome.elapsed_s:.2f}", f"{outcome.cpu_s:.2f}", f"{outcome.pace_ms:.0f}"]
 
 
 def head(*, signs_in: bool = False) -> list[str]:
     """Return the headings."""
     what = ("sign-in",) if signs_in else ("PING", "publish")
     shares = [f"{each} {name}" for each in what for name, _ in SHARES]
-    return ["Input", "Server", *shares, "answered, s", "CPU, s"]
+    return ["Input", "Server", *shares, "answered, s", "CPU, s", "pace, ms"]
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -25,14 +25,14 @@ def test_percentiles_are_those_of_all_waits():
 
 
 def test_a_row_has_a_cell_for_each_heading():
-    outcome = stall.Outcome(Waits([1_000_000], [2_000_000]), 0.5, 0.25)
+    outcome = stall.Outcome(Waits([1_000_000], [2_000_000]), 0.5, 0.25, 21.4)
     cells = stall.row("x", OURS, outcome)
     assert len(cells) == len(stall.head())
-    assert cells[2:] == ["1.0"] * 4 + ["2.0"] * 4 + ["0.50", "0.25"]
-    outcome = stall.Outcome(Waits(sign_ins_ns=[3_000_000]), 0.5, 0.25)
+    assert cells[2:] == ["1.0"] * 4 + ["2.0"] * 4 + ["0.50", "0.25", "21"]
+    outcome = stall.Outcome(Waits(sign_ins_ns=[3_000_000]), 0.5, 0.25, 21.4)
     cells = stall.row("x", OURS, outcome)
     assert len(cells) == len(stall.head(signs_in=True))
-    assert cells[2:] == ["3.0"] * 4 + ["0.50", "0.25"]
+    assert cells[2:] == ["3.0"] * 4 + ["0.50", "0.25", "21"]
     assert stall.row("x", OURS, stall.Outcome(Waits(), failure="why")) == ["x", "ours", "why"]
 
 
@@ -47,6 +47,7 @@ def test_a_server_that_is_kept_busy_shows_in_the_waits():
     assert not outcome.failure
     assert len(outcome.waits.pings_ns) > 50 and len(outcome.waits.publishes_ns) > 50
     assert outcome.elapsed_s > 0
+    assert outcome.pace_ms > 1
 
 
 def test_an_input_without_end_is_given_up_on():
