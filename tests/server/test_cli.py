@@ -120,7 +120,7 @@ def test_a_store_that_is_a_file_is_named_as_the_genuine_server_does(tmp_path, na
 
 def test_no_garbage_collection_but_the_rarest_looks_at_very_much() -> None:
     new, of_new, of_older = cli._GC_THRESHOLDS
-    assert new * (of_new + 1) <= 50_000
+    assert new * (of_new + 1) <= 20_000
     assert new * of_new * of_older >= 50_000_000
 
 
