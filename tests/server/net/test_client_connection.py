@@ -153,7 +153,11 @@ def test_it_is_written_to_in_pieces_and_all_of_it_in_order(running, until, on_lo
             assert 0 < connection.write_output() < unsent / 5
             await until(lambda: connection._is_full)
             assert connection._transport.get_write_buffer_size() < unsent / 10
-            assert not served.node.touched, "nobody looks again and again at one who does not read"
+            for _ in range(3):  # turns
+                other_reader, other = await served.connect()
+                other.write(b"PING\r\n")
+                await other_reader.readuntil(b"PONG\r\n")
+            assert session not in served.node.touched, "who does not read is not looked at again"
             assert connection.write_output() == 0
             writer.transport.resume_reading()
             assert await reader.readexactly(unsent) == b"".join(expected)
