@@ -30,6 +30,7 @@ from jetstream_spark.sink.refusals import BATCH_INCOMPLETE, answer_of
 from jetstream_spark.sink.row_answers import RowAnswers, batch_refusal
 
 SEND_BYTES = 256 << 10
+_OTHERS_S = 1.0  # for answers to rows that come after that to the commit of a lost batch
 # Of a message, as the bundled server counts what it holds: 1 KiB besides its subject, headers and
 # payload; and the headers that it has because it is one of a batch, with numbers of seven digits.
 _HELD_BESIDES_BYTES = 1024
@@ -91,9 +92,11 @@ def write_atomic_batch(
     answers = RowAnswers(prefix, count, stream)
     while (message := (yield from flow.await_message(deadline))).subject != last:
         answers.note(message)
+    refusal = batch_refusal(message, count, stream)
+    if hears_all and refusal is not None and refusal.err_code == BATCH_INCOMPLETE:
+        yield from _hear_the_others(flow, answers, min(deadline, host.now() + _OTHERS_S))
     for sid in sids:
         flow.unsubscribe(sid)
-    refusal = batch_refusal(message, count, stream)
     if refusal is None:
         return BatchOutcome(_sequence(message, stream, batch_id, count))
     if refusal.err_code == BATCH_INCOMPLETE and answers.reason is not None:
@@ -101,6 +104,16 @@ def write_atomic_batch(
     elif refusal.err_code == BATCH_INCOMPLETE and hears_all:
         refusal = replace(refusal, at=answers.first_not_taken)
     return BatchOutcome(0, [refusal])
+
+
+def _hear_the_others(flow: Flow, answers: RowAnswers, deadline: float) -> Operation[None]:
+    """Hear what is said of the other rows until there is a reason: who took one elsewhere may
+    answer later than the stream. A row that was lost on its way is never answered."""
+    try:
+        while answers.reason is None and not answers.are_complete:
+            answers.note((yield from flow.await_message(deadline)))
+    except TimeoutError:
+        pass
 
 
 def _position_lines(count: int) -> pa.BinaryArray:

@@ -20,6 +20,10 @@ class RowAnswers:
         prefix: of the reply subjects, up to the number of the row.
         count: of the rows.
         stream: which is to take them.
+
+    Attributes:
+        reason: why the batch is lost: what was said of its first row that is none of the
+            consequences; None when nobody said it.
     """
 
     def __init__(self, prefix: bytes, count: int, stream: str) -> None:
@@ -27,10 +31,12 @@ class RowAnswers:
         self._count = count
         self._stream = stream
         self._taken: set[int] = set()
-        self._refusals: dict[int, RowRefusal] = {}
+        self._refused: set[int] = set()
+        self.reason: RowRefusal | None = None
+        self._reason_at: int | None = None
 
     def note(self, message: Message) -> None:
-        """Note an answer to a row; passed over is what is none.
+        """Note an answer to a row; passed over is what is none, and what is said again.
 
         Raises:
             ProtocolViolationError: no stream answers like that.
@@ -39,19 +45,20 @@ class RowAnswers:
         if not message.subject.startswith(self._prefix) or not number.isdigit():
             return
         row = int(number)
+        if row in self._taken or row in self._refused:
+            return
         if not len(message.payload or message.headers):
             self._taken.add(row)
         elif (refusal := batch_refusal(message, self._count, self._stream, row)) is not None:
-            self._refusals.setdefault(row, refusal)
+            self._refused.add(row)
+            is_consequence = refusal.err_code == BATCH_INCOMPLETE
+            if not is_consequence and (self._reason_at is None or row < self._reason_at):
+                self.reason, self._reason_at = refusal, row
 
     @property
-    def reason(self) -> RowRefusal | None:
-        """Why the batch is lost: what was said of its first row that is none of the consequences;
-        None when nobody said it."""
-        for row in sorted(self._refusals):
-            if self._refusals[row].err_code != BATCH_INCOMPLETE:
-                return self._refusals[row]
-        return None
+    def are_complete(self) -> bool:
+        """Whether all rows but the one that commits them were answered."""
+        return len(self._taken) + len(self._refused) >= self._count - 1
 
     @property
     def first_not_taken(self) -> int:

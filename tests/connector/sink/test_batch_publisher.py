@@ -199,7 +199,7 @@ def test_a_row_for_another_stream_keeps_its_block_out(atomic, stream) -> None:
     batch = rows(atomic, numbered(2))
     wrong = batch.set_column(0, "subject", pa.array([f"{stream.subject}.a", f"{atomic.subject}.a"]))
     with pytest.raises(PublishRefusedError, match=r"10060|10176.*collect"):
-        write(atomic, [wrong], publishRetries=1)
+        write(atomic, [wrong], publishRetries=1, outageTimeout="2s")
     assert (atomic.count, stream.count) == (0, 0)
 
 

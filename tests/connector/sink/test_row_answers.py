@@ -51,6 +51,14 @@ def test_an_answer_that_did_not_come() -> None:
     assert answers(answer(0), answer(1), answer(2)).first_not_taken == 3, "the commit itself"
 
 
+def test_they_are_complete_without_the_commit() -> None:
+    some = answers(answer(0), answer(2, error=LOST), answer(0))
+    assert not some.are_complete
+    some.note(answer(1))
+    assert some.are_complete and some.reason is None
+    assert answers(count=1).are_complete
+
+
 def test_what_is_no_answer_to_a_row_is_passed_over() -> None:
     strange = [
         Message(subject, b"1", b"", b"", b'{"error":{"code":400,"err_code":10071}}')
