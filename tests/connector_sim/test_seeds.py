@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parents[2]
-SEEDS = 300
+SEEDS = 160
 BLOCK = 20
 
 # Seeds that found a defect, with what was wrong, as they were played before there were the later
