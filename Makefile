@@ -179,7 +179,7 @@ sim: $(READY)-test
 .PHONY: sim-connector
 sim-connector: SIM_SEEDS = 20000
 sim-connector: $(READY)-test
-	$(BIN)/python -m tests.connector_sim --seed 300 --seeds $(SIM_SEEDS)
+	$(BIN)/python -m tests.connector_sim --seed 160 --seeds $(SIM_SEEDS)
 	$(BIN)/python -m tests.connector_sim.every_cut
 
 MODEL_PROFILE ?= soak
