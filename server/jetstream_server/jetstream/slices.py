@@ -55,14 +55,18 @@ class Slices:
         self._now: int = 0
         self._job: _Job | None = None  # the answer whose slice is being worked on
 
-    def add(self, work: Work, finished: Callable[[Outcome], None]) -> None:
+    def add(
+        self, work: Work, finished: Callable[[Outcome], None], *, is_begun: bool = False
+    ) -> None:
         """Take on an answer.
 
         Args:
             work: begins it; what it returns gives None after each slice, and the answer at the end.
             finished: told of the answer.
+            is_begun: something has been changed for it already, so it is taken on however many
+                wait: there is one of each client at most.
         """
-        if len(self._waiting) >= WAITING_MAX:
+        if len(self._waiting) >= WAITING_MAX and not is_begun:
             finished(errors.INSUFFICIENT_RESOURCES())
             return
         self._waiting.append(_Job(work, finished))
@@ -116,11 +120,13 @@ class Sliced:
     Attributes:
         slices: those of its account.
         work: as `Slices.add` says.
+        is_begun: likewise.
     """
 
     slices: Slices
     work: Work
+    is_begun: bool = False
 
     def go_on(self, finished: Callable[[Outcome], None]) -> None:
         """Work on it, then hand over the fields or the refusal."""
-        self.slices.add(self.work, finished)
+        self.slices.add(self.work, finished, is_begun=self.is_begun)

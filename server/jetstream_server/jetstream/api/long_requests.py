@@ -26,12 +26,13 @@ def is_long(request: Request) -> bool:
 
 
 def at_once_or_later(
-    context: Context, steps: Iterator[dict[str, Any] | None]
+    context: Context, steps: Iterator[dict[str, Any] | None], *, changes: bool = False
 ) -> dict[str, Any] | Later:
     """Answer a request that takes one step in most cases.
 
     Args:
         steps: give None after each step, and the answer at the end.
+        changes: each step changes something, so that they must not end before the last.
 
     Raises:
         ApiError: it is refused.
@@ -39,7 +40,7 @@ def at_once_or_later(
     if (answer := next(steps)) is not None:
         return answer
     context.workload.spend(UNITS_OF_TURN)
-    return Sliced(context.slices, lambda: steps)
+    return Sliced(context.slices, lambda: steps, is_begun=changes)
 
 
 def answered_in_steps(
@@ -63,4 +64,4 @@ def answered_in_steps(
     for answer in islice(steps, STEPS_AT_ONCE_MAX):
         if answer is not None:
             return answer
-    return Sliced(context.slices, lambda: steps)
+    return Sliced(context.slices, lambda: steps, is_begun=True)

@@ -299,7 +299,7 @@ def delete(catalog: Catalog, request: Request) -> dict[str, Any] | Later:
     """Remove a stream with everything in it."""
     if not is_empty_request(request.body):
         raise errors.NOT_EMPTY_REQUEST()
-    return at_once_or_later(catalog.context, _delete(catalog, request))
+    return at_once_or_later(catalog.context, _delete(catalog, request), changes=True)
 
 
 def _delete(catalog: Catalog, request: Request) -> Iterator[dict[str, Any] | None]:

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from jetstream_server.core.answers import Answers
 from jetstream_server.core.subscription import Stretch
+from jetstream_server.jetstream import slices
 from jetstream_server.jetstream.api import long_requests
-from jetstream_server.jetstream.streams import interest
+from jetstream_server.jetstream.streams import audience, interest
 from jetstream_server.protocol.ops import PubRun
 
 SUBJECTS = [f"s.{number}" for number in range(7)]
@@ -203,3 +204,28 @@ def test_a_stream_that_goes_while_its_consumer_is_made(exchange: Any, told: Any)
     turns(exchange, told)
     assert [(name, "error" in answer) for name, answer in told] == [(b"r2", False), (b"r1", True)]
     assert told[1][1]["error"]["err_code"] == 10059
+
+
+def test_what_has_begun_to_change_something_goes_on_however_many_wait(
+    exchange: Any, told: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stream that was half deleted, or listened to half of its subjects, stayed so: who had asked
+    was refused for lack of resources."""
+    monkeypatch.setattr(long_requests, "BODY_AT_ONCE_MAX", 8192)
+    monkeypatch.setattr(interest, "AT_ONCE", 1)
+    monkeypatch.setattr(audience, "TOLD_MUCH_AT_ONCE", 2)
+    monkeypatch.setattr(slices, "WAITING_MAX", 0)
+    client = Sender(exchange)
+    client.send(b"r1", ("STREAM.CREATE.S", MAKE))
+    assert turns(exchange, told) > 1 and "error" not in told.pop()[1]
+    assert all(exchange.context.sublist.has_interest(s.encode()) for s in SUBJECTS)
+    for number in range(5):
+        name = f"C{number}"
+        made = {"stream_name": "S", "config": {"durable_name": name}}
+        assert "error" not in exchange.ask(f"CONSUMER.DURABLE.CREATE.S.{name}", made)
+    exchange.publish("s.1")
+    client.send(b"r2", ("STREAM.DELETE.S", None))
+    assert turns(exchange, told) > 1 and told.pop()[1]["success"]
+    assert exchange.vault.folders() == []
+    other = MAKE | {"subjects": ["s.1"]}
+    assert exchange.ask("STREAM.CREATE.S", other)["state"]["messages"] == 0
