@@ -109,8 +109,6 @@ class Api:
             if answers is not None and not answers.room_bytes:
                 answers.postpone(stretch.postponed_from(index))
                 return
-            if self._watch is not None:
-                self._watch.heard(run, index, sender, now)
             subject = run.subject(index)
             # A token that is not UTF-8 names nothing that exists.
             tokens = subject.decode(errors="replace").split(".")[2:]
@@ -130,6 +128,8 @@ class Api:
                     answers.postpone(stretch.postponed_from(index))
                     workload.wait(answers.look_again, answers, makes_files=is_costly)
                     return
+            if self._watch is not None:
+                self._watch.heard(run, index, sender, now)
             if route is None:
                 continue
             request = Request(subject, tokens, payload, headers, reply, sender, now)

@@ -8,8 +8,13 @@ from typing import Any
 
 import pytest
 from jetstream_server.core.subscription import Stretch, Subscription
+from jetstream_server.jetstream.api.dispatch import Api
+from jetstream_server.jetstream.catalog.catalog import Catalog
 from jetstream_server.node.accounts.api_watch import ApiWatch
 from jetstream_server.protocol.ops import PubRun
+from jetstream_server.store.vault import MemoryVault
+
+from tests.node_context import node_context
 
 
 @pytest.fixture
@@ -56,3 +61,21 @@ def test_nobody_listens(heard: Any, accounts_node: Any):
     accounts_node.accounts["B"].sublist.insert(Subscription(b"$JS.API.*", Unused()))
     assert heard(b"") == b""
     assert heard(b"SUB > 1\r\n", origin=False) == b""
+
+
+def test_requests_that_are_put_off_are_heard_once(accounts_node: Any, make_client: Any):
+    node = accounts_node
+    account = node.accounts["A"]
+    catalog = account.catalog = Catalog(node_context(node, account), MemoryVault())
+    Api(catalog, ApiWatch(node.accounts["B"], Random(1))).subscribe()
+    listener, asker = make_client(node), make_client(node)
+    for client, user in ((listener, b"b"), (asker, b"a")):
+        client.connect(b'{"user":"%b","pass":"x","verbose":false,"headers":true}' % user)
+    listener.say(b"SUB $JS.API.> 1\r\n")
+    asker.session.feed(b"".join(b"PUB $JS.API.INFO r 0\r\n\r\n" for _ in range(200)))
+    heard, turns = b"", 0
+    while node.next_deadline() == 0:
+        asker.say(b"")
+        heard += listener.read()
+        turns += 1
+    assert heard.count(b"HMSG $JS.API.INFO 1 ") == 200 and turns > 2
