@@ -6,7 +6,9 @@ import json
 from typing import Any
 
 import pytest
-from jetstream_server.jetstream.api import list_page
+from jetstream_server.jetstream.api import consumers, list_page
+from jetstream_server.jetstream.api.request import Request
+from jetstream_server.jetstream.configs.consumer_config import ConsumerConfig
 
 STREAM = {"name": "S", "subjects": ["s.>"], "storage": "memory"}
 PREFIX = "CONSUMER.CREATE.S"
@@ -238,7 +240,7 @@ def test_a_filter_over_very_many_subjects_is_looked_at_in_slices(
             each.tick(exchange.now)
         answers += [json.loads(data) for name, data in exchange.sent() if name == b"_INBOX.1"]
     assert [answer["name"] for answer in answers] == ["c"]
-    assert len(asked) == 5 and len(set(asked)) == 1
+    assert len(asked) == 5 and max(asked) < 1.1 * min(asked), "slices, though none is there"
     assert exchange.refusal("CONSUMER.CREATE.NONE.c", body | {"stream_name": "NONE"})[0] == 10059
 
 
@@ -270,3 +272,18 @@ def test_a_page_of_consumers_with_long_texts_is_shorter_and_says_so(api, monkeyp
         seen.append([each["name"] for each in page["consumers"]])
         offset += page["limit"] if by_limit else len(page["consumers"])
     assert seen == [["a", "b"], ["c", "d"]]
+
+
+def test_very_many_filters_are_compiled_in_a_step_of_their_own(api, monkeypatch):
+    """50,000 with wildcards took 40 ms together with what was done first with them."""
+    steps, decided = [], []
+    monkeypatch.setattr(consumers, "FILTERS_AT_ONCE", 10)
+    stream = api.catalog.stream("S")
+    monkeypatch.setattr(stream.store, "decide", lambda *_: decided.append(len(steps)) or True)
+    config = ConsumerConfig(name="C", filter_subjects=[f"s.*.{n}" for n in range(20)])
+    body = consumers.CreateConsumerRequest(stream_name="S", config=config)
+    request = Request(b"", [], b"", b"", b"", None, api.now)
+    for answer in consumers._creation(api.catalog, request, body, config):
+        steps.append(answer)
+    assert steps[-1]["name"] == "C"
+    assert decided[0] == 1

@@ -9,6 +9,7 @@ from jetstream_server.store.ports import MessageStore, SubjectFilter
 # Each in some milliseconds.
 DECIDED_AT_ONCE = 100_000  # subjects that are compared with a filter
 COUNTED_AT_ONCE = 5_000  # whose messages are counted
+_COST_OF_MANY = 128  # subjects in whose time one is compared with very many wildcards
 
 
 def look_ahead(
@@ -19,8 +20,13 @@ def look_ahead(
     Args:
         decided_max: subjects that one step compares with the filter.
     """
+    at_once, steps = decided_max, 0
+    known = store.state().num_subjects * _COST_OF_MANY // at_once  # steps, at most
     while not store.decide(wanted, decided_max):
         yield
+        steps += 1
+        if steps > known:  # it ends, however many subjects come meanwhile
+            decided_max += 1 + at_once // 64
     counted_max, steps = COUNTED_AT_ONCE, 0
     known = store.state().num_subjects // COUNTED_AT_ONCE  # steps, for those that are there
     while not store.prepare_subjects(wanted, counted_max):

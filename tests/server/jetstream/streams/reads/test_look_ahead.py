@@ -80,3 +80,20 @@ def test_a_step_counts_as_many_of_a_million_subjects_as_of_few(
     store = Changing(1000, 150)
     steps = len(list(look_ahead.look_ahead(store, None)))
     assert 10 < steps < 200 and store.asked[10] == 100 < store.asked[-1]
+
+
+@pytest.mark.parametrize("coming", [0, 30, 60])
+def test_comparing_ends_however_many_subjects_come(coming: int) -> None:
+    """A consumer with many wildcards was not made as long as more came than a step compares."""
+    store = MemoryStore()
+    at_once, number = 128 * 30, 0
+    wanted = store.filter([b"s.*.%d" % number for number in range(100)])
+    steps = look_ahead.look_ahead(store, wanted, at_once)
+    for turn in range(300):
+        for _ in range(coming if turn else 600):
+            store.append(b"s.%d.%d" % (number, number % 200), b"", b"", 1)
+            number += 1
+        if next(steps, "over") == "over":
+            break
+    assert 20 <= turn < 250
+    assert store.count(wanted, 0) * 2 - number in range(-200, 201)
