@@ -4,14 +4,15 @@ A thousand clients may say much at once, and whoever says little meanwhile is no
 it. So everybody is heard in small shares where there are many, and those who have more wait again,
 behind the others. Whoever says something new is heard before those who wait, who have half of each
 turn; and of those who do, whoever says little before who says much, as a thousand who say much at
-once are not heard in one turn. Only those for whose messages there was no time are heard before
-everybody, or others would always be quicker.
+once are not heard in one turn. One operation may count for so many that nothing is left for those
+who wait; then they come earlier in the next turn, or who always says something new would be heard
+alone. Only those for whose messages there was no time are heard before everybody, or others would
+always be quicker.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from itertools import chain
 
 from jetstream_server.node.session import Session
 
@@ -35,6 +36,7 @@ class SessionQueue:
         self._late: dict[Session, None] = {}  # there was no time for their messages
         self._fresh: dict[Session, None] = {}  # noted since the last turn
         self._waiting: dict[Session, None] = {}  # the longest first
+        self._passed_over = 0  # turns in a row in which none of those was heard
 
     def __bool__(self) -> bool:
         return bool(self._fresh or self._waiting or self._late)
@@ -99,30 +101,37 @@ class SessionQueue:
             )
         little = {each: None for each in fresh if each.unheard_bytes <= LITTLE_BYTES}
         much = {each: None for each in fresh if each not in little} if little else fresh
+        late_left, waiting_left = iter(late), iter(waiting)
+        little_left, much_left = iter(little), iter(much)
+        groups = [(late, late_left), (little, little_left), (much, much_left)]
+        place = max(len(groups) - self._passed_over, 1)
+        groups.insert(place, (waiting, waiting_left))
         left, reserve, heard_late = self._ops_max, 0, list[Session]()
-        unheard: list[Iterable[Session]] = []
-        for sessions in (late, little, much, waiting):
+        is_passed_over = bool(waiting)
+        for number, (sessions, unheard) in enumerate(groups):
             if not sessions:
                 continue
             # The others have half of it; who says much, what those who say little leave.
             if sessions is late:
                 reserve = left // 2
-            elif sessions is waiting or not waiting:
+            elif sessions is waiting:
+                reserve = left // 2 if any(others for others, _ in groups[place + 1 :]) else 0
+            elif not waiting or number > place:
                 reserve = 0
             elif sessions is little or not little:
                 reserve = left // 2
             share = max((left - reserve) // len(sessions), OPS_OF_SESSION_MIN)
             most = min(share, OPS_OF_SESSION_MAX)
-            heard = iter(sessions)
-            while left > reserve and (session := next(heard, None)) is not None:
+            while left > reserve and (session := next(unheard, None)) is not None:
+                is_passed_over &= sessions is not waiting
                 if are_late():
                     heard_late.append(session)
                 left -= hear(session, min(most, left - reserve), now)
-            unheard.append(heard)
+        if not is_short:
+            self._passed_over = self._passed_over + 1 if is_passed_over else 0
         # Who has more was noted meanwhile.
         more, self._fresh = self._fresh, {}
-        first = unheard.pop(0) if late else ()
-        self._late |= dict.fromkeys([*first, *(each for each in heard_late if each in more)])
-        for session in (*chain.from_iterable(reversed(unheard)), *more):
+        self._late |= dict.fromkeys([*late_left, *(each for each in heard_late if each in more)])
+        for session in (*waiting_left, *much_left, *little_left, *more):
             if session not in self._late:
                 self._waiting[session] = None

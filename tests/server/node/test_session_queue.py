@@ -192,3 +192,54 @@ def test_nobody_is_forgotten_or_heard_for_nothing(turns, seed):
     while turns.queue:
         assert turns.take()
     assert not any(each.ops for each in all_of_them)
+
+
+@pytest.mark.parametrize("fresh", [1, LITTLE_BYTES // OP_BYTES + 1])
+def test_whoever_waits_is_heard_whatever_what_others_say_anew_counts_for(turns, fresh):
+    """Of a client whose messages are looked at each counts for many; one that always said something
+    new was heard alone."""
+    patient, others = Said(TURN), [Said(0) for _ in range(2)]
+    turns.come(patient, Said(1))
+    turns.take()
+    assert patient.ops
+
+    def hear(session, ops_max, now):
+        if session is not patient:
+            session.ops = 0
+            return TURN  # more than it was to be
+        patient.heard_in.append(turns.number)
+        patient.ops = max(patient.ops - ops_max, 0)
+        if patient.ops:
+            turns.come(patient)
+        return ops_max
+
+    for _ in range(9):
+        turns.number += 1
+        for other in others:
+            other.ops, other.unheard_bytes = fresh, fresh * OP_BYTES
+        turns.come(*others)
+        turns.queue.take_turn(hear, lambda: False, 0)
+    assert not patient.ops and len(patient.heard_in) >= 3
+
+
+def test_whoever_says_little_is_heard_in_each_turn_though_others_come_earlier(turns):
+    patient, greedy, quiet = Said(10 * TURN), Said(0), Said(0)
+    turns.come(patient, Said(1))
+    turns.take()
+    heard = []
+
+    def hear(session, ops_max, now):
+        heard.append(session)
+        if session is greedy:
+            return TURN
+        session.ops = max(session.ops - ops_max, 0)
+        if session.ops:
+            turns.come(session)
+        return 1
+
+    for _ in range(6):
+        heard.clear()
+        greedy.unheard_bytes, quiet.ops, quiet.unheard_bytes = LITTLE_BYTES + 1, 1, OP_BYTES
+        turns.come(greedy, quiet)
+        turns.queue.take_turn(hear, lambda: False, 0)
+        assert heard in ([quiet, greedy], [quiet, patient, greedy])
