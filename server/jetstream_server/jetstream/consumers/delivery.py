@@ -89,15 +89,19 @@ class Delivery:
     def match(self, subject: bytes) -> Match:
         """Return what a subject reaches, in whatever account."""
         match = self._sublist.match(subject)
-        return resolved(match, subject) if subject.startswith(REPLY_PREFIX) else match
+        if subject.startswith(REPLY_PREFIX):
+            match = resolved(match, subject)
+        only = match.only
+        return match if only is not None and not only.closed else _open(match)
 
     def permitted_match(self, subject: bytes) -> Match:
         """Return what a subject of this account reaches, without those who may not be sent what is
         published to it."""
         match = self._sublist.match(subject)
         only = match.only
-        if only is not None and not only.is_filtered:  # as nearly always
+        if only is not None and not (only.is_filtered or only.closed):  # as nearly always
             return match
+        match = _open(match)
         if not any(each.is_filtered for each in chain(match.plain, *match.queues)):
             return match
         plain = [each for each in match.plain if each.takes(subject, None)]
@@ -295,6 +299,16 @@ class Delivery:
             fields,
         )
         self.status(subject, b"100 Idle Heartbeat", fields)
+
+
+def _open(match: Match) -> Match:
+    """Return a match without those who are gone: of very many that end together some are in the
+    list for a few turns more, and what they are sent is lost."""
+    if not any(each.closed for each in chain(match.plain, *match.queues)):
+        return match
+    plain = [each for each in match.plain if not each.closed]
+    groups = [[each for each in group if not each.closed] for group in match.queues]
+    return Match(plain, [group for group in groups if group])
 
 
 def timestamp_at(window: Window, at: int) -> int:

@@ -109,3 +109,28 @@ def test_all_consumers_of_a_client_hold_back_together(account):
         account.advance(5_000_000)
     assert len(account.client.take()) == 160 - sum(frames.count for frames in held)
     assert not any(consumer.shared.is_blocked for consumer in consumers)
+
+
+@pytest.mark.parametrize("queue", ["", "q"])
+def test_who_is_gone_is_not_sent_what_others_could_have(account, make_client, queue):
+    """Its subscriptions may be in the list for some turns more; what it was sent was lost."""
+    stream, gone, next_one = account.stream(), make_client(), make_client()
+    subscription = account.subscribe(b"d", queue.encode(), client=gone)
+    group = {"deliver_group": queue} if queue else {}
+    account.create(stream, deliver_subject="d", ack_policy="none", **group)
+    subscription.closed = True
+    account.publish_run([(b"s.a", b"", b"", b"")] * 6)
+    assert gone.take() == []
+    account.subscribe(b"d", queue.encode(), client=next_one)
+    account.turn()
+    assert len(next_one.take()) == 6 and gone.take() == []
+
+
+def test_who_is_gone_asks_for_nothing(account, make_client):
+    stream, gone = account.stream(), make_client()
+    account.subscribe(b"_INBOX.g", client=gone).closed = True
+    consumer = account.create(stream, durable_name="C", ack_policy="none")
+    account.publish(b"s.a", b"x")
+    consumer.pull.request(b"_INBOX.g", b"1", account.now)
+    account.turn()
+    assert consumer.progress.consumer_seq == 0 and gone.take() == []
