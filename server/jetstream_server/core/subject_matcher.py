@@ -9,6 +9,7 @@ from jetstream_server.core.pattern_tree import PatternTree
 from jetstream_server.core.steps import InSteps, without_pauses
 from jetstream_server.core.subject import matches
 
+_STAR, _TAIL = b"*>"
 COMPARED_MAX = 16  # patterns with wildcards, one by one; of more, a tree is walked
 
 
@@ -27,11 +28,13 @@ class SubjectMatcher:
         together = b"".join(patterns)  # thousands of literals are told apart at a glance
         self._wild: list[bytes] = []
         if b"*" in together or b">" in together:
-            # Those that hold one of these as a part of a token cost a little more.
-            self._wild = [pattern for pattern in patterns if b"*" in pattern or b">" in pattern]
-        self._literals = frozenset(patterns)
+            # Those that hold one of these as a part of a token cost a little more. To look for a
+            # number takes a seventh of what it takes to look for bytes.
+            self._wild = [each for each in patterns if _STAR in each or _TAIL in each]
+        literals = patterns
         if self._wild:
-            self._literals = self._literals.difference(self._wild)
+            literals = [each for each in patterns if not (_STAR in each or _TAIL in each)]
+        self._literals = frozenset(literals)
         self._tree: PatternTree | None = None  # of many with wildcards, once somebody asks
 
     def prepare(self) -> InSteps[None]:

@@ -45,8 +45,10 @@ _SEARCHED_AT_ONCE = 2_000  # messages, by a filter whose decisions take long
 # many: mostly those that are wanted come first.
 _ONE_BY_ONE, _TOGETHER_MAX = 64, 1024
 _PURGED_AT_ONCE = 2000  # of which a filter decides that they go
+_FEW = 16  # messages over a limit, which take no longer one by one
 _DROPPED_AT_ONCE = 1000  # messages; more are left to somebody else, if no more than these stay
 _KEPT_MAX = 1000
+_SHARED_MESSAGES_MIN, _SHARED_BYTES_MAX = 16, 256 * 1024  # of a window that is kept for others
 _WALKED_FOR_ONE = 4  # messages walked in a range, in the time of one in the list of its subject
 
 
@@ -75,6 +77,8 @@ class MemoryStore:
         self._enforced_per_subject = -1  # the limit by which all subjects are looked at
         # While they are: how many of the index, by which of its listings.
         self._is_looking, self._looked_at, self._listing = False, 0, 0
+        # What was asked for last, and the answer: many consumers ask for the same.
+        self._known_window: tuple[tuple[object, ...], Window] | None = None
         self._let_go: Callable[[Leftover], None] = _free  # of what many messages leave behind
 
     # -- writing ---------------------------------------------------------------------------
@@ -124,7 +128,7 @@ class MemoryStore:
 
     def delete(self, sequences: Iterable[int], *, erase: bool = False) -> int:
         """Remove single messages; memory has nothing more to erase."""
-        return sum(self._drop(sequence) for sequence in sequences)
+        return self._drop_all(sequences)
 
     def erased_with(self, sequence: int) -> int:
         """Return 0: to remove a message is to erase it."""
@@ -198,11 +202,18 @@ class MemoryStore:
             _note(removed, start, self.first_seq)
         if limits.max_msgs_per_subject > 0:
             removed += self._enforce_per_subject(limits.max_msgs_per_subject)
-        start = self.first_seq
-        left = _REMOVED_AT_ONCE
-        while left and self._messages and self._is_beyond(limits):
-            self._drop(self._order.first())
-            left -= 1
+        start, left = self.first_seq, _REMOVED_AT_ONCE
+        if limits.max_msgs >= 0:
+            excess = len(self._messages) - limits.max_msgs
+            if excess > _FEW:
+                left -= self._drop_all(self._order.oldest(min(excess, left)))
+            while 0 < excess <= _FEW:  # as nearly always: each message pushes out one
+                self._drop(self._order.first())
+                excess -= 1
+        if limits.max_bytes >= 0:
+            while left and self._messages and limits.max_bytes < self._holding.bytes:
+                self._drop(self._order.first())
+                left -= 1
         _note(removed, start, self.first_seq)
         return removed
 
@@ -223,21 +234,26 @@ class MemoryStore:
             or len(self._grown) + len(self._untrimmed) > _LOOKED_AT_ONCE
         ):
             self._begin_to_look(limit)
-        if self._is_looking:
+        if self._is_looking and len(self._overfull) < _LOOKED_AT_ONCE:
             self._look_for_overfull(limit)
         overfull = self._overfull
-        removed: list[tuple[int, int]] = []
+        going: list[tuple[int, int]] = []
         for subject in self._take_grown():
             if len(self._subjects.get(subject, ())) > limit and subject not in overfull:
-                left = max(_REMOVED_AT_ONCE - len(removed), 0)
-                if not self._trim_subject(subject, limit, left, removed):
+                left = max(_REMOVED_AT_ONCE - len(going), 0)
+                if not self._trim_subject(subject, limit, left, going):
                     overfull[subject] = None
-        while overfull and (left := _REMOVED_AT_ONCE - len(removed)) > 0:
+        while overfull and (left := _REMOVED_AT_ONCE - len(going)) > 0:
             # From the end: a dictionary looks for its first key behind all that were there.
             subject, _ = overfull.popitem()
-            if not self._trim_subject(subject, limit, left, removed):
+            if not self._trim_subject(subject, limit, left, going):
                 overfull[subject] = None
-        return removed
+        if len(going) > _FEW:
+            self._drop_all([sequence for sequence, _ in going])
+        else:  # as nearly always: each message pushes out one
+            for sequence, _ in going:
+                self._drop(sequence)
+        return going
 
     def _begin_to_look(self, limit: int) -> None:
         """Look at all subjects; what is remembered of some of them is left to somebody else."""
@@ -255,7 +271,8 @@ class MemoryStore:
         self._untrimmed, self._enforced_per_subject = {}, -1
 
     def _look_for_overfull(self, limit: int) -> None:
-        """Look at the next subjects, by the order in which they came."""
+        """Look at the next subjects, by the order in which they came; not at all of them before
+        any is trimmed, as it takes long to remember one more of very many."""
         index, subjects = self._index, self._subjects
         if index.listing != self._listing:
             self._listing, self._looked_at = index.listing, 0
@@ -267,14 +284,13 @@ class MemoryStore:
         self._is_looking = stop < len(index.names)
 
     def _trim_subject(
-        self, subject: bytes, limit: int, count_max: int, removed: list[tuple[int, int]]
+        self, subject: bytes, limit: int, count_max: int, going: list[tuple[int, int]]
     ) -> bool:
-        """Remove the oldest messages of a subject; return whether it keeps to the limit now."""
+        """Have the oldest messages of a subject go; return whether it keeps to the limit then."""
         sequences = self._subjects.get(subject, {})
         excess = max(len(sequences) - limit, 0)
-        for sequence in list(islice(sequences, min(excess, count_max))):
-            self._drop(sequence)
-            removed.append((sequence, sequence + 1))
+        for sequence in islice(sequences, min(excess, count_max)):
+            going.append((sequence, sequence + 1))
         return excess <= count_max
 
     def _take_grown(self) -> dict[bytes, None]:
@@ -290,7 +306,8 @@ class MemoryStore:
         return self._oldest().timestamp + max_age_ns if self._messages else None
 
     def rest(self) -> bool:
-        """Do nothing: what it holds is nowhere else."""
+        """Keep only what is nowhere else."""
+        self._known_window = None
         return False
 
     # -- looking ---------------------------------------------------------------------------
@@ -493,6 +510,14 @@ class MemoryStore:
         self, wanted: SubjectFilter | None, sequence: int, count_max: int, bytes_max: int
     ) -> Window:
         """Return the wanted messages from `sequence` on, encoded as one block of records."""
+        asked = None
+        if sequence <= self._last_seq - _SHARED_MESSAGES_MIN:
+            # Messages are only added at the end and taken out, so nothing has changed if both
+            # numbers are as they were.
+            asked = (wanted, sequence, count_max, bytes_max, self._last_seq, len(self._messages))
+            known = self._known_window
+            if known is not None and known[0] == asked:
+                return _copy(known[1])
         records: list[bytes] = []
         positions, sequences, sizes = array("Q"), array("Q"), array("Q")
         position = total = 0
@@ -508,7 +533,10 @@ class MemoryStore:
             sizes.append(size)
             position += PREFIX_BYTES + size
             total += size
-        return Window(b"".join(records), positions, sequences, sizes, next_seq)
+        window = Window(b"".join(records), positions, sequences, sizes, next_seq)
+        if asked and len(records) >= _SHARED_MESSAGES_MIN and position <= _SHARED_BYTES_MAX:
+            self._known_window = asked, _copy(window)
+        return window
 
     # -- life ------------------------------------------------------------------------------
 
@@ -526,6 +554,7 @@ class MemoryStore:
     def destroy(self) -> None:
         """Forget everything."""
         self._keep_only(())
+        self._known_window = None
 
     def leave_to(self, let_go: Callable[[Leftover], None]) -> None:
         """Hand over what many messages leave behind when they go at once."""
@@ -622,6 +651,30 @@ class MemoryStore:
         self._order.sweep()
         return True
 
+    def _drop_all(self, sequences: Iterable[int]) -> int:
+        """Remove messages as `_drop` does, with less to do for each; return how many there were."""
+        pop, subjects, shrunk = self._messages.pop, self._subjects, self._shrunk
+        count = freed = 0
+        for sequence in sequences:
+            message = pop(sequence, None)
+            if message is None:
+                continue
+            subject = message.subject
+            count += 1
+            freed += len(subject) + len(message.headers) + len(message.payload)
+            its = subjects[subject]
+            del its[sequence]
+            if not its:
+                del subjects[subject]
+            shrunk[subject] = None
+        self._holding.add(-freed - count * MESSAGE_OVERHEAD_BYTES)
+        if len(shrunk) > _LOOKED_AT_ONCE:
+            self._index.note(shrunk)
+            self._shrunk = {}
+        if count:
+            self._order.sweep(count)
+        return count
+
     def _drop_oldest(self, subject: bytes, gone: list[int], rest: list[int]) -> int:
         """Remove very many messages of one subject, all but the `rest`, with little to do for each:
         they are let go by somebody else."""
@@ -667,6 +720,12 @@ class MemoryStore:
 
 def _free(held: Leftover) -> None:
     """Have a collection go when nobody refers to it any more."""
+
+
+def _copy(window: Window) -> Window:
+    """Return a window whose numbers are its own."""
+    positions, sequences, sizes = window.positions[:], window.sequences[:], window.sizes[:]
+    return Window(window.buffer, positions, sequences, sizes, window.next_seq)
 
 
 def _last_up_to(sequences: dict[int, None], limit: int) -> int:

@@ -1,8 +1,9 @@
 """The sequences of a store in memory, in their order.
 
 Messages leave anywhere, so among the live sequences there are dead ones, which whoever looks passes
-over. Once these are more than the live ones they are left out: those in front at once, and those in
-between some at a time while more messages leave, as with half a million messages that takes 45 ms.
+over. Those in front are left out at once when they are more than the live ones; those in between
+some at a time while more messages leave, as with half a million messages that takes 45 ms, and
+sooner, as they may have to be passed over all at once.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ _SWEPT_FOR_ONE = 16  # sequences that are looked at when a message has left
 _SWEPT_AT_ONCE = 20_000  # of them at most, which takes a few milliseconds
 # Live ones are then so few that a list of them is made in that time.
 _DEAD_FOR_EACH = 8
+_LIVE_FOR_EACH = 4  # of those that are dead in between
 _PASSED_FIRST, _PASSED_AT_ONCE = 8, 1024
 
 
@@ -58,6 +60,18 @@ class SequenceOrder:
     def first(self) -> int:
         """Return the first live sequence; there has to be one."""
         return self.sequences[self.head]
+
+    def oldest(self, count: int) -> list[int]:
+        """Return the first live sequences: so many, or all of them."""
+        found: list[int] = []
+        for start in range(self.head, len(self.sequences), _PASSED_AT_ONCE):
+            if len(found) >= count:
+                break
+            found += filter(
+                self._live.__contains__, self.sequences[start : start + _PASSED_AT_ONCE]
+            )
+        del found[count:]
+        return found
 
     def newest(self) -> int:
         """Return the last live sequence; there has to be one."""
@@ -101,12 +115,14 @@ class SequenceOrder:
             self._pass_over_dead()
         if self._swept is None:
             dead = len(sequences) - len(live)
-            if dead <= len(live) + DEAD_MIN:
+            # Those in between may have to be passed over together, when the one before them leaves.
+            is_sparse = dead - self.head > len(live) // _LIVE_FOR_EACH + DEAD_MIN
+            if not is_sparse and dead <= len(live) + DEAD_MIN:
                 return
             if dead > _DEAD_FOR_EACH * len(live) + DEAD_MIN:
                 self._replace(list(live))  # which are in their order as well
                 return
-            if 2 * self.head >= dead:  # most of them are in front
+            if 2 * self.head >= dead and not is_sparse:  # most of them are in front
                 self._replace(sequences[self.head :])
                 return
             self._swept, self._swept_to = [], self.head

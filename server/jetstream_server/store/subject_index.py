@@ -24,6 +24,7 @@ _SWEEP_MIN = 1024  # names of subjects that are gone, before they are left out
 # Changes that are put together; more of them would be copied for milliseconds.
 _TOGETHER_MAX = 16_384
 _ANY_SEQ = (1 << 64) - 1
+_NONE: dict[int, None] = {}  # of a subject that is gone
 
 
 class SubjectIndex:
@@ -120,22 +121,17 @@ class SubjectIndex:
         return not self._changed
 
     def _take_in(self, start: int, stop: int) -> None:
-        zeros = bytes(8 * (stop - start))
-        for column in (self._counts, self._firsts, self._lasts):
-            column.frombytes(zeros)
-        counts, firsts, lasts = self._counts, self._firsts, self._lasts
         if self._numbers is None:
             self._numbers = PartedNumbers()
-        note, names = self._numbers.note, self.names[start:stop]
-        held = map(self._sequences.get, names)
+        names, get = self.names[start:stop], self._sequences.get
+        held = [get(name, _NONE) for name in names]
+        self._counts.extend(map(len, held))
+        self._firsts.extend([next(iter(sequences), 0) for sequences in held])
+        self._lasts.extend([next(reversed(sequences), 0) for sequences in held])
         again: dict[bytes, None] = {}
-        for number, (name, sequences) in enumerate(zip(names, held, strict=True), start):
-            if note(name, number) != number:
-                again[name] = None  # it has a number already
-            elif sequences is not None:
-                counts[number] = len(sequences)
-                firsts[number] = next(iter(sequences))
-                lasts[number] = next(reversed(sequences))
+        for number in self._numbers.note_all(names, start):  # these have one already
+            again[names[number - start]] = None
+            self._counts[number] = self._firsts[number] = self._lasts[number] = 0
         self._note(again)
 
     def _renew(self, subjects_max: int) -> None:
@@ -205,8 +201,7 @@ class SubjectIndex:
 
     def lasts(self, flags: bytearray) -> array[int]:
         """Return the last sequence of each subject of a set that has messages, rising."""
-        _, lasts = filters.order(self.present(flags), self._lasts)
-        return lasts
+        return filters.rising(self.present(flags), self._lasts)
 
     def counts(self, flags: bytearray) -> dict[bytes, int]:
         """Return how many messages each subject of a set has, without those that have none."""

@@ -7,6 +7,8 @@ The parts grow at different times, each in less than a millisecond.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 _PARTS = 256  # a power of two
 _MASK = _PARTS - 1
 
@@ -21,9 +23,14 @@ class PartedNumbers:
     def __init__(self) -> None:
         self.parts: list[dict[bytes, int]] = [{} for _ in range(_PARTS)]
 
-    def note(self, name: bytes, number: int) -> int:
-        """Give a name a number unless it has one; return the one that it has."""
-        return self.parts[hash(name) & _MASK].setdefault(name, number)
+    def note_all(self, names: Iterable[bytes], first: int) -> list[int]:
+        """Give names the numbers from `first` on, but for those that have one; return the numbers
+        that these were to have."""
+        parts, taken = self.parts, list[int]()
+        for number, name in enumerate(names, first):
+            if parts[hash(name) & _MASK].setdefault(name, number) != number:
+                taken.append(number)
+        return taken
 
     def get(self, name: bytes) -> int | None:
         """Return the number of a name, None if it has none."""

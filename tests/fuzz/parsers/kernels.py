@@ -372,6 +372,7 @@ def _numbers(data: bytes, kernel: Any, chosen: Any) -> object:
             chosen.total(flags, counts),
             chosen.present(flags, counts, lasts, lasts[0], first_seq + 9),
             chosen.order(ids, lasts),
+            chosen.rising(ids, lasts),
             chosen.among(ids, 8),
             chosen.spread(flags, ids),
             chosen.newest(flags, counts, lasts),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from random import Random
+from typing import ClassVar
 
 import pytest
 from jetstream_server.core import pattern_tree, subject_matcher
@@ -71,3 +72,21 @@ def test_one_that_is_prepared_has_nothing_to_make_when_it_is_asked(
 
 def test_literals_are_told_apart_at_a_glance() -> None:
     assert lines_of(lambda: SubjectMatcher([b"a.%d" % number for number in range(1000)])) < 1020
+
+
+class Looked(bytes):
+    """A pattern that notes what somebody looks for in it."""
+
+    looked_for: ClassVar[list[object]] = []
+
+    def __contains__(self, item: object) -> bool:
+        self.looked_for.append(item)
+        return super().__contains__(item)  # type: ignore[operator]
+
+
+def test_wildcards_among_very_many_patterns_are_looked_for_by_their_numbers() -> None:
+    """As bytes they took 35 ms in 50,000 patterns."""
+    Looked.looked_for.clear()
+    matcher = SubjectMatcher([Looked(b"a.*.%d" % n) for n in range(20)] + [Looked(b"b")])
+    assert matcher.matches(b"a.b.7") and matcher.matches(b"b") and not matcher.matches(b"a.b")
+    assert {*map(type, Looked.looked_for)} == {int}

@@ -13,6 +13,7 @@ from jetstream_server.jetstream import errors
 from jetstream_server.jetstream.ending import Ending
 from jetstream_server.jetstream.stream import Stream
 from jetstream_server.protocol.ops import PubRun
+from jetstream_server.store import memory
 
 
 def plain(count: int, payload: bytes = b"x") -> list[tuple[bytes, bytes, tuple[str, ...]]]:
@@ -336,3 +337,14 @@ def test_the_account_may_refuse_more(bench: Any) -> None:
     answers = [json.loads(answer) for answer in bench.publish_all(stream, plain(5))]
     assert [answer["seq"] for answer in answers] == [1, 2, 0, 0, 0]
     assert answers[2]["error"]["err_code"] == 10002
+
+
+def test_a_new_limit_is_kept_to_once_in_a_turn(bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twice took as long as two turns."""
+    monkeypatch.setattr(memory, "_REMOVED_AT_ONCE", 20)
+    stream = bench.stream()
+    bench.publish_all(stream, plain(100))
+    stream.reconfigure(bench.config(max_msgs=10), bench.now)
+    assert stream.store.state().messages == 80
+    bench.advance(SECOND)
+    assert stream.store.state().messages == 10

@@ -76,6 +76,7 @@ def test_questions_have_the_same_answers(filters: Any, seed: int) -> None:
         yield kernel.spread(flags, numbers)
         yield kernel.order(numbers, lasts)
         yield kernel.order(numbers, counts)
+        yield kernel.rising(numbers, lasts)
 
     for mine, theirs in zip(answers(filters), answers(filters_pure), strict=True):
         assert mine == theirs
@@ -136,3 +137,20 @@ def test_keys_that_differ_in_few_bits_are_in_order(filters: Any, shared: int, di
     ordered, found = filters.order(numbers, keys)
     assert list(ordered) == sorted(numbers, key=keys.__getitem__), "as they were, if alike"
     assert list(found) == sorted(keys)
+
+
+@pytest.mark.parametrize("first", [0, 63, (1 << 64) - 300_000])
+@pytest.mark.parametrize("spread", [1, 3, 64, 900])
+def test_keys_alone_rise(filters: Any, first: int, spread: int) -> None:
+    random = Random(spread)
+    keys = array("Q", [first + spread * number for number in range(300)])
+    for _ in range(2):
+        numbers = array("I", random.sample(range(300), 200))
+        found = filters.rising(numbers, keys)
+        assert list(found) == sorted(keys[number] for number in numbers)
+        assert found.typecode == "Q"
+        keys[numbers[0]] = keys[numbers[1]]  # some may be alike
+    assert list(filters.rising(array("I", range(300)), array("Q", range(300)))) == [*range(300)]
+    assert list(filters.rising(array("I"), keys)) == []
+    with pytest.raises(IndexError):
+        filters.rising(array("I", [300]), keys)

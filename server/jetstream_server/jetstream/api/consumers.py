@@ -227,6 +227,8 @@ def _creation(
         filters = config.filters
         wanted = stream.store.filter(filters) if filters else None
         has_paused = len(filters) > FILTERS_AT_ONCE
+        if has_paused:
+            yield None
         for _ in look_ahead_of_start(stream, config, wanted):
             has_paused = True
             yield None

@@ -321,14 +321,19 @@ class Contents:
 
     # -- time ------------------------------------------------------------------------------
 
-    def expire(self, now: int) -> None:
+    def expire(self, now: int, *, has_trimmed: bool = False) -> None:
         """Remove what is over, and store the markers in its place.
+
+        Args:
+            has_trimmed: what a turn has time for is removed already of what is beyond the limits.
 
         Raises:
             StoreError: what is left is for the next time.
         """
         removal = self.removal
-        if removal.trimming.is_behind:
+        if has_trimmed:
+            removal.trim_later(now)
+        elif removal.trimming.is_behind:
             removal.trim(now)
         removal.expire(now)
         while sequence := removal.expiry.store_marker(now):

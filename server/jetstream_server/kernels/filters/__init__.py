@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         next_bound,
         order,
         present,
+        rising,
         spread,
         total,
     )
@@ -28,6 +29,7 @@ __all__ = [
     "next_bound",
     "order",
     "present",
+    "rising",
     "spread",
     "total",
 ]

@@ -9,7 +9,7 @@ from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE
 from libc.stdint cimport uint8_t, uint64_t
-from libc.stdlib cimport free, malloc
+from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcmp, memset
 
 import array
@@ -293,6 +293,70 @@ def order(const unsigned int[::1] numbers, array.array keys not None):
     for index in range(size):
         ordered.data.as_ulonglongs[index] = keys.data.as_ulonglongs[source[index]]
     return (first if source == first.data.as_uints else second), ordered
+
+
+# A bit for each number that could be a key takes a fifth of the time of sorting, as long as they are
+# no more than so many for each key.
+cdef uint64_t _BITS_OF_KEY = 64
+
+
+def rising(const unsigned int[::1] numbers, array.array keys not None):
+    """Keys that are close to each other and all different, as the last sequences of subjects are,
+    are marked by a bit each and found in their order."""
+    cdef Py_ssize_t index, size = numbers.shape[0], known = len(keys), found = 0
+    cdef uint64_t lowest = <uint64_t>-1, highest = 0, key, before = 0, word, base, span, at
+    cdef uint64_t* bits
+    cdef bint is_rising = True, is_alike = False
+    cdef array.array ordered
+    if keys.typecode != "Q":
+        raise ValueError("keys are of type Q")
+    for index in range(size):
+        if <Py_ssize_t>numbers[index] >= known:
+            raise IndexError("subject id beyond the keys")
+        key = keys.data.as_ulonglongs[numbers[index]]
+        lowest = min(lowest, key)
+        highest = max(highest, key)
+        is_rising = is_rising and key >= before
+        before = key
+    span = highest - lowest
+    if not is_rising and span // _BITS_OF_KEY >= <uint64_t>size:
+        return order(numbers, keys)[1]
+    ordered = array.clone(_KEYS, size, False)
+    if is_rising:
+        for index in range(size):
+            ordered.data.as_ulonglongs[index] = keys.data.as_ulonglongs[numbers[index]]
+        return ordered
+    bits = <uint64_t*>calloc(span // 64 + 1, sizeof(uint64_t))
+    if bits == NULL:
+        raise MemoryError()
+    for index in range(size):
+        at = keys.data.as_ulonglongs[numbers[index]] - lowest
+        word = <uint64_t>1 << (at & 63)
+        if bits[at >> 6] & word:
+            is_alike = True
+            break
+        bits[at >> 6] |= word
+    if not is_alike:
+        for at in range(span // 64 + 1):
+            word, base = bits[at], lowest + (at << 6)
+            while word:
+                ordered.data.as_ulonglongs[found] = base + _lowest_bit(word)
+                found += 1
+                word &= word - 1
+    free(bits)
+    return order(numbers, keys)[1] if is_alike else ordered
+
+
+cdef inline uint64_t _lowest_bit(uint64_t word) noexcept nogil:
+    """Return the place of the lowest bit that is set; there has to be one."""
+    cdef uint64_t place = 0
+    while not word & 255:
+        word >>= 8
+        place += 8
+    while not word & 1:
+        word >>= 1
+        place += 1
+    return place
 
 
 def among(const unsigned int[::1] numbers, Py_ssize_t known):

@@ -78,6 +78,11 @@ def order(numbers: Ids, keys: array[int]) -> tuple[array[int], array[int]]:
     return ordered, array("Q", map(keys.__getitem__, ordered))
 
 
+def rising(numbers: Ids, keys: array[int]) -> array[int]:
+    """Return the `keys` of subject ids, `array('Q')`, rising, without saying whose each is."""
+    return array("Q", sorted(map(keys.__getitem__, numbers)))
+
+
 def among(numbers: Ids, known: int) -> bytearray:
     """Return the flags of a set of subjects given by their ids, of `known` ids in all."""
     flags = bytearray(known)

@@ -125,10 +125,13 @@ class BlockSubjects:
     def _known_lasts(self, numbers: array[int], limit: int) -> tuple[array[int], array[int]]:
         """Return the bounds of subjects that are last sequences, rising; and the subjects,
         `array('I')`, whose bounds are not, or lie above `limit`."""
-        ordered, bounds = filters.order(numbers, self._table.lasts)
+        bounds = filters.rising(numbers, self._table.lasts)
         start = bisect_right(bounds, self._table.loose_until)
         stop = bisect_right(bounds, limit, start)
         found, gone = sort_out(self._list, self._contents, bounds, start, stop)
+        if len(found) == len(bounds):  # as mostly; then nobody asks whose they are
+            return found, array("I")
+        ordered, _ = filters.order(numbers, self._table.lasts)
         missing = ordered[:start] + ordered[stop:]
         missing.extend(map(ordered.__getitem__, gone))
         return found, missing

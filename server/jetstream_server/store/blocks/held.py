@@ -36,7 +36,9 @@ def sort_out(
         gone.extend(range(start, first))
         start = bisect_right(sequences, block.last_seq, first, stop)
         if first < start:
-            content = contents.of(block)
+            # Where no sequence is left out the block itself knows which are alive.
+            is_gapless = block.count == block.last_seq - block.first_seq + 1
+            offsets = array("I") if is_gapless else contents.of(block).entries.offsets
             columns.living(
                 sequences=sequences,
                 start=first,
@@ -45,7 +47,7 @@ def sort_out(
                 head=block.head,
                 count=block.count,
                 alive=block.alive,
-                offsets=content.entries.offsets,
+                offsets=offsets,
                 held=held,
                 gone=gone,
             )

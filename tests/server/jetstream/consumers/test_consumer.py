@@ -256,6 +256,7 @@ def test_what_leaves_is_not_looked_for_among_all_that_is_pending(account, monkey
     assert [each for each in (8, 3008) if each in consumer.progress.pending] == []
     assert len(consumer.progress.pending) == 5998
     stream.reconfigure(stream.config.changed(max_msgs_per_subject=1), account.now)
+    account.advance(SECOND)
     assert len(consumer.progress.pending) == 2999
 
 

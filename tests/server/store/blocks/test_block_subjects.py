@@ -257,3 +257,18 @@ def test_who_looks_for_a_few_subjects_has_no_block_number_all_of_its_own(
     assert store.delete([1]) == 1
     assert store.load_next(rare, 1) is None
     assert store.load_last(store.filter([b"s.*"])).sequence == 99
+
+
+def test_as_long_as_all_are_stored_nobody_asks_whose_they_are(
+    sim_disk_module: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To sort a million with their numbers takes 13 ms, without 4."""
+    commit = GroupCommit(sim_disk_module.SimDisk(Random(1)))
+    store = FileStore(Path("/s"), commit, block_bytes=10_000)
+    names = [b"s.%d" % number for number in range(500)]
+    for _ in range(2):
+        Random(1).shuffle(names)
+        run = PubRun.of([(name, b"", b"", b"x") for name in names])
+        store.append_run(run, 0, 500, 5)
+    monkeypatch.setattr(filters, "order", lambda *_: pytest.fail("they were sorted"))
+    assert list(store.last_sequences(store.filter([b"s.*"]))) == list(range(501, 1001))

@@ -10,6 +10,8 @@ docs/reference/streams.md#limits and #subject-delete-markers.
 
 from __future__ import annotations
 
+from array import array
+
 from jetstream_server.base.clock import MILLISECOND, SECOND
 from jetstream_server.core.containment import UNCONTAINED, Containment
 from jetstream_server.jetstream.configs.stream_config import StreamConfig
@@ -28,6 +30,7 @@ _GRANULARITY_NS = 250 * MILLISECOND
 _REMOVED_AT_ONCE = 1000
 _MARKED_AT_ONCE = 150  # for each of which a marker may be stored
 _LOOKED_AT_ONCE = 500  # that last
+_DOUBTED_AT_ONCE = 5000  # likewise, of which it is asked only whether they are there
 _PAUSE_NS = MILLISECOND
 
 
@@ -47,6 +50,7 @@ class Expiry:
         self._store = store
         self._containment = containment
         self._mortal_from = 0  # everything below lasts or is gone
+        self._doubted: list[int] = []  # of those that last, which may be gone
         self._owed: dict[bytes, None] = {}  # subjects on which a marker is due
 
     def recover(self) -> None:
@@ -101,6 +105,8 @@ class Expiry:
     def next_look(self, now: int) -> int | None:
         """Return when to remove what will be over by then; None for never."""
         deadline = self.next_deadline()
+        if self._doubted and self.config.max_age > 0:  # without an age nobody asks
+            return now + _PAUSE_NS
         if deadline is None:
             return None
         return now + _PAUSE_NS if deadline <= now else max(deadline, now + _GRANULARITY_NS)
@@ -154,8 +160,7 @@ class Expiry:
         next call goes on from there.
         """
         ttls, store = self.ttls, self._store
-        if len(ttls.lasting) > 2 * store.state().messages:
-            ttls.lasting = {s for s in ttls.lasting if store.load(s) is not None}
+        self._forget_some_lasting()
         message = store.load_next(None, self._mortal_from)
         left = _LOOKED_AT_ONCE
         while message is not None and message.sequence in ttls.lasting and left:
@@ -163,6 +168,18 @@ class Expiry:
             self._mortal_from = message.sequence + 1
             message = store.load_next(None, self._mortal_from)
         return message
+
+    def _forget_some_lasting(self) -> None:
+        """Forget some of those that last and are gone, if these are many."""
+        lasting, store = self.ttls.lasting, self._store
+        if not self._doubted:
+            if len(lasting) <= 2 * store.state().messages:
+                return
+            self._doubted = list(lasting)
+        some = self._doubted[-_DOUBTED_AT_ONCE:]
+        del self._doubted[-_DOUBTED_AT_ONCE:]
+        held = store.held(array("Q", sorted(some)))
+        lasting.difference_update({*some}.difference(held))
 
     def _remove_singly(self, due: list[int], now: int) -> Ranges:
         ended = [message for message in map(self._store.load, due) if message is not None]

@@ -70,6 +70,10 @@ class Removal:
     def trim(self, now: int) -> None:
         """Keep to the limits; what is left of much comes a little later."""
         self._tell_removed(self.trimming.remove(now), now)
+        self.trim_later(now)
+
+    def trim_later(self, now: int) -> None:
+        """If there is more beyond the limits, have it removed a little later."""
         if self.trimming.is_behind:
             self._alarm.set(now + _PAUSE_NS, now)
 
