@@ -17,7 +17,7 @@ Specification: docs/reference/streams.md and docs/reference/publishing.md.
 
 from __future__ import annotations
 
-from itertools import repeat
+from itertools import chain, repeat
 from typing import Any
 
 from jetstream_server.base.clock import SECOND
@@ -140,9 +140,13 @@ class Stream:
 
     # -- time ------------------------------------------------------------------------------
 
-    def tick(self, now: int) -> None:
+    def tick(self, now: int, *, has_trimmed: bool = False) -> None:
         """Do what is due: remove what is over, store what schedules ask for, forget old ids and
-        batches; then set the alarm again."""
+        batches; then set the alarm again.
+
+        Args:
+            has_trimmed: as `Contents.expire` says.
+        """
         contents, alarm = self.contents, self._alarm
         alarm.rang()
         contents.forget_ids(now)
@@ -150,7 +154,7 @@ class Stream:
             try:
                 before = self.store.state().messages
                 self.removal.sweep_on(now)
-                contents.expire(now)
+                contents.expire(now, has_trimmed=has_trimmed)
                 # Of a thousand streams all may age at the same time, and have schedules come up.
                 gone = max(before - self.store.state().messages, 0)
                 workload, fired = self.context.workload, _PUT_OFF_UNITS
@@ -174,12 +178,13 @@ class Stream:
             at_once: no matter how many subjects; otherwise `subscribe_more` does it.
         """
         self._is_subscribed = True
-        patterns = self.config.subject_patterns
-        wanted: dict[tuple[bytes, bytes], Receiver]
-        wanted = dict.fromkeys(zip(patterns, repeat(b"")), self)
-        if self.config.allow_direct:
-            wanted.update(self._direct_get.interest)
-        self._interest.begin(wanted)
+        own = zip(self.config.subject_patterns, repeat(b""))
+        others = self._direct_get.interest if self.config.allow_direct else {}
+        if self._interest.is_any:
+            wanted: dict[tuple[bytes, bytes], Receiver] = dict.fromkeys(own, self)
+            self._interest.begin(wanted | others)
+        else:
+            self._interest.begin_anew(chain(zip(own, repeat(self)), others.items()))
         while at_once and not self.subscribe_more():
             pass
 
@@ -215,7 +220,7 @@ class Stream:
         if not had_interest:
             self.removal.sweep()
         self.sourcing.follow_config(now, foreseen)
-        self.tick(now)
+        self.tick(now, has_trimmed=True)
 
     def _recover(self, now: int) -> None:
         if self.config.allow_atomic and (count := drop_unfinished(self.store)):

@@ -16,6 +16,7 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
+from starlette.types import Message
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from jetstream_server.core.steps import InSteps
@@ -94,6 +95,22 @@ def _not_found(request: Request, error: Exception) -> Response:
     )
 
 
+async def _page_for_nobody() -> None:
+    """Send a long page to nobody: what the first one needs beyond others is imported when it is
+    sent, and clients would have to wait for it."""
+
+    async def receive() -> Message:
+        return {"type": "http.disconnect"}
+
+    async def send(message: Message) -> None:
+        pass
+
+    async def page() -> AsyncIterator[bytes]:
+        yield b""
+
+    await StreamingResponse(page())({"type": "http"}, receive, send)
+
+
 async def _stepwise(steps: InSteps[Result]) -> Result:
     """Return the result of steps; the loop goes on with something else between them."""
     while True:
@@ -143,6 +160,7 @@ class MonitorHttp:
 
     async def start(self) -> None:
         """Start serving."""
+        await _page_for_nobody()
         sockets = listening.descriptors_of(self._listener)
         self._task = asyncio.create_task(self._server.serve(sockets=sockets))
 

@@ -5,7 +5,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 from jetstream_server.base import time_zone
-from jetstream_server.base.time_zone import find_zone
+from jetstream_server.base.time_zone import find_zone, is_at_hand
 
 
 def test_zones_by_their_names() -> None:
@@ -22,6 +22,15 @@ def test_zones_by_their_names() -> None:
         "here",
     ):
         assert find_zone(name) is None, name
+
+
+def test_a_zone_is_at_hand_once_it_was_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time_zone, "_found", set())
+    assert is_at_hand("UTC") and is_at_hand("Local")
+    for name, is_found in (("Asia/Tokyo", True), ("Foo/Bar", False), ("Europe", False)):
+        assert not is_at_hand(name)
+        find_zone(name)
+        assert is_at_hand(name) is is_found
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,9 @@ import asyncio
 import contextlib
 import json
 import socket
+import subprocess
+import sys
+import textwrap
 import urllib.error
 import urllib.request
 from collections import Counter
@@ -158,6 +161,40 @@ def test_a_long_page_is_made_as_its_reader_takes_it(running, on_loop, monkeypatc
 
     on_loop(main())
     assert max(sizes) < 1_000_000
+
+
+def test_nothing_is_imported_for_the_first_long_page():
+    """That kept clients waiting for 30 ms."""
+    script = textwrap.dedent("""
+        import asyncio, sys
+        from types import SimpleNamespace
+        from jetstream_server.config.options import ServerOptions
+        from jetstream_server.net import listening, monitor_http
+
+        async def page():
+            yield b""
+
+        async def sent(message):
+            pass
+
+        async def main():
+            pump = SimpleNamespace(node=SimpleNamespace(options=ServerOptions()))
+            listener = listening.bind("127.0.0.1", -1, "monitor port")
+            monitor = monitor_http.MonitorHttp(pump, listener)
+            await monitor.start()
+            while not monitor._server.started:
+                await asyncio.sleep(0)
+            before = {*sys.modules}
+            response = monitor_http.StreamingResponse(page())
+            await response({"type": "http"}, asyncio.Event().wait, sent)
+            print(*sys.modules.keys() - before)
+            await monitor.stop()
+
+        asyncio.run(main())
+    """)
+    command = [sys.executable, "-c", script]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert ran.stdout.split() == []
 
 
 def test_those_who_came_in_a_long_turn_come_in_together(running, monkeypatch):

@@ -1,4 +1,5 @@
-"""A stream of many subjects begins to listen to them, some in each step."""
+"""A stream of many subjects begins to listen to them, and to copy from many sources, some in each
+step."""
 
 from __future__ import annotations
 
@@ -15,12 +16,14 @@ _NOTED_AT_ONCE = 1000  # subjects of a new stream
 
 
 def listening(catalog: Catalog, stream: Stream) -> InSteps[None]:
-    """Have a stream listen to all its subjects, before anybody is told that it does.
+    """Have a stream listen to all its subjects and sources, before anybody is told that it does.
 
     Raises:
         ApiError: it is gone meanwhile, or the disk would not have it.
     """
     while not stream.subscribe_more():
+        yield
+    while not stream.sourcing.follow_more():
         yield
     if len(stream.config.subjects) > _NOTED_AT_ONCE:
         yield

@@ -292,14 +292,20 @@ def check_subjects(config: StreamConfig) -> InSteps[None]:
     # Then there is no need to compare it with ninety thousand others.
     if not is_valid_subject(subjects[0]) or max(map(len, subjects)) > SUBJECT_BYTES_MAX:
         raise _invalid("invalid subject")
+    are_many = len(subjects) > _SUBJECTS_AT_ONCE
+    if are_many:
+        yield
     try:
         overlap = yield from first_overlap(subjects)
     except TooManyMeetError:
         raise _invalid(TOO_MANY_MEET) from None
-    if len(subjects) > _SUBJECTS_AT_ONCE:
+    if are_many:
         yield
-    if overlap is None and _are_unremarkable(subjects):
-        return
+    if overlap is None and _are_unreserved(subjects):
+        if are_many:
+            yield
+        if are_valid_subjects(subjects):
+            return
     seen_bytes = 0
     for place, subject in enumerate(subjects):
         if not is_valid_subject(subject):
@@ -320,14 +326,12 @@ def check_subjects(config: StreamConfig) -> InSteps[None]:
             yield
 
 
-def _are_unremarkable(subjects: list[bytes]) -> bool:
-    """Tell at a glance that none of many subjects is malformed or reserved."""
+def _are_unreserved(subjects: list[bytes]) -> bool:
+    """Tell at a glance that none of many subjects is reserved."""
     together = b"\n" + b"\n".join(subjects)
-    if any(beginning in together for beginning in (b"\n$", b"\n*", b"\n>")):
-        beginnings = {subject.partition(b".")[0] for subject in subjects}
-        if not _RESERVED_BEGINNINGS.isdisjoint(beginnings):
-            return False
-    return are_valid_subjects(subjects)
+    if not any(beginning in together for beginning in (b"\n$", b"\n*", b"\n>")):
+        return True
+    return _RESERVED_BEGINNINGS.isdisjoint(subject.partition(b".")[0] for subject in subjects)
 
 
 def subjects_of(config: StreamConfig) -> list[bytes]:

@@ -23,6 +23,8 @@ from jetstream_server.jetstream.consumers.inactivity import Inactivity
 from jetstream_server.jetstream.streams.messages.publish_headers import header
 from jetstream_server.jetstream.streams.removal.removal import CONSUMERS_AS_MESSAGE, SWEPT_AT_ONCE
 from jetstream_server.jetstream.wire.go_duration import parse_duration
+from jetstream_server.jetstream.wire.go_json import READ_BYTES_OF_UNIT, Spend, spend_nothing
+from jetstream_server.jetstream.wire.json_extent import excess
 from jetstream_server.kernels.acks import take_plain_acks
 from jetstream_server.protocol.ops import PubRun
 
@@ -83,9 +85,17 @@ def ack_verb(body: bytes) -> tuple[Verb, bytes]:
     return Verb.UNKNOWN, b""
 
 
-def nak_delay(text: bytes) -> int:
-    """Return the delay in ns that is asked for after `-NAK`, 0 when it is missing or malformed."""
+def nak_delay(text: bytes, spend: Spend = spend_nothing) -> int:
+    """Return the delay in ns that is asked for after `-NAK`, 0 when it is missing or malformed.
+
+    Args:
+        spend: told of the units of work that it takes to read a long text.
+    """
     if text[:1] == b"{":
+        if len(text) > READ_BYTES_OF_UNIT:
+            spend(len(text) / READ_BYTES_OF_UNIT)
+        if excess(text):
+            return 0
         try:
             delay = orjson.loads(text).get("delay", 0)
         except orjson.JSONDecodeError:
@@ -192,7 +202,8 @@ class Acks:
             self._terminate(sequence, reason, ack_counts(subject), now)
         elif verb is Verb.NAK and is_known:
             counts = ack_counts(subject)
-            self._nak(sequence, nak_delay(text), counts, now, is_answered=bool(reply))
+            delay = nak_delay(text, shared.stream.context.workload.spend)
+            self._nak(sequence, delay, counts, now, is_answered=bool(reply))
         elif verb is Verb.WORK and is_known and shared.progress.work(sequence, now):
             self._files.changed(now, must_precede_answer=bool(reply))
         if reply and is_answered:

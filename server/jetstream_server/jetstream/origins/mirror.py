@@ -18,7 +18,6 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from random import Random
 
 from jetstream_server.base.errors import ApiError, StoreError
 from jetstream_server.jetstream.configs.stream_config import OriginConfig
@@ -71,7 +70,7 @@ class Mirror:
         self._contents = contents
         self._context = context
         self._output = context.output
-        self._renaming = Renaming(origin.subject_transforms, Random(name))
+        self._renaming = Renaming(origin.subject_transforms, name)
         self._interest = Interest(context.sublist, context.deadlines)
         self._is_answering = False
         self._passed_until = passed_until

@@ -13,7 +13,6 @@ Specification: docs/reference/mirrors.md#sources, and probes of the genuine serv
 from __future__ import annotations
 
 from collections.abc import Callable
-from random import Random
 
 from jetstream_server.base.errors import ApiError, StoreError
 from jetstream_server.jetstream.configs.stream_config import OriginConfig
@@ -69,8 +68,8 @@ class Source:
         self._contents = contents
         self._context = context
         self._progressed = progressed
-        self._renaming = Renaming(config.subject_transforms, Random(self.key))
-        self._stamp = SourceStamp(config)
+        self._renaming = Renaming(config.subject_transforms, self.key)
+        self._stamp = SourceStamp(self.key)
         self._position = 0  # the last origin sequence that is stored
         self._identity = b""  # of the origin
         self._is_refused = False  # the last message was; the log tells of the first in a row

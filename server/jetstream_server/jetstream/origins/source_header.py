@@ -66,10 +66,14 @@ def parse_source(value: bytes) -> SourcePosition | None:
 
 
 class SourceStamp:
-    """Writes the header of one source."""
+    """Writes the header of one source.
 
-    def __init__(self, source: OriginConfig) -> None:
-        origin, filters, targets = source_key(source).encode().split(b" ")
+    Args:
+        key: as `source_key`.
+    """
+
+    def __init__(self, key: str) -> None:
+        origin, filters, targets = key.encode().split(b" ")
         self._head = b"%b: %b " % (STREAM_SOURCE, origin)
         self._middle = b" %b %b " % (filters, targets)
 

@@ -16,6 +16,8 @@ Specification: docs/reference/mirrors.md#sources.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Any
 
 import orjson
@@ -37,6 +39,7 @@ from jetstream_server.store.ports import StateFile
 _SAVE_NS = 100 * MILLISECOND
 _PAUSE_NS_MAX = 2 * MINUTE
 _AT_ONCE = 20  # sources that begin together
+_MADE_AT_ONCE = 250  # of a new stream, in some milliseconds
 _APART_NS = 2 * MILLISECOND  # between the others
 _REPUBLISHED_WEIGHT = 4  # of a message that is published once more when it is stored
 
@@ -62,6 +65,8 @@ class Sourcing:
         self._incidents = 0
         self._mirror: Mirror | None = None
         self._sources: list[Source] = []
+        self._unmade: Iterator[OriginConfig] = iter(())  # sources that `follow_more` makes
+        self._followed_at = 0  # when they were asked for
 
     @property
     def _feeds(self) -> list[tuple[OriginConfig, Feed]]:
@@ -94,11 +99,15 @@ class Sourcing:
     def _copying(self) -> set[str]:
         return {source.key for source in self._sources if source.feed.is_started}
 
-    def follow_config(self, now: int, foreseen: Foreseen | None = None) -> None:
+    def follow_config(
+        self, now: int, foreseen: Foreseen | None = None, *, at_once: bool = True
+    ) -> None:
         """Copy from what the stream's config names, and from nothing else.
 
         Args:
             foreseen: where its new sources are to go on, as far as that is known.
+            at_once: no matter how many; otherwise `follow_more` makes what is left of very many
+                sources, if the stream never had a message, so that none of them goes on somewhere.
         """
         config = self._contents.config
         if self._mirror is not None and config.mirror is None:
@@ -115,13 +124,34 @@ class Sourcing:
                 self._note_passed,
             )
             self._mirror.feed.start(now)
-        self._follow_sources(config.sources, now, foreseen)
-        for _, feed in self._feeds:
-            feed.weigh(_REPUBLISHED_WEIGHT if config.republish is not None else 1)
+        is_new = not at_once and not self._contents.store.last_seq
+        count = _MADE_AT_ONCE if is_new else len(config.sources)
+        self._unmade, self._followed_at = iter(config.sources[count:]), now
+        self._follow_sources(config.sources[:count], now, foreseen)
+        self._weigh(feed for _, feed in self._feeds)
         if self._mirror is not None or self._sources:
             self._context.copying[self] = None
         else:
             self._context.copying.pop(self, None)
+
+    def follow_more(self) -> bool:
+        """Copy from some more of the sources that the config names; tell whether that was all."""
+        if some := list(islice(self._unmade, _MADE_AT_ONCE)):
+            before = len(self._sources)
+            made = [self._made(config) for config in some]
+            self._sources += made
+            if not self._incidents:  # else they begin with those that have yet to
+                self._begin(made, self._followed_at, first=before)
+            self._weigh(source.feed for source in made)
+        return len(some) < _MADE_AT_ONCE
+
+    def _made(self, config: OriginConfig) -> Source:
+        return Source(self._contents, self._context, config, self._progressed)
+
+    def _weigh(self, feeds: Iterable[Feed]) -> None:
+        republishes = self._contents.config.republish is not None
+        for feed in feeds:
+            feed.weigh(_REPUBLISHED_WEIGHT if republishes else 1)
 
     def _follow_sources(
         self, wanted: list[OriginConfig], now: int, foreseen: Foreseen | None
@@ -130,17 +160,21 @@ class Sourcing:
         self._sources = []
         for config in wanted:
             source = running.pop(source_key(config), None)
-            self._sources.append(
-                source or Source(self._contents, self._context, config, self._progressed)
-            )
+            self._sources.append(source or self._made(config))
         for source in running.values():
             source.stop(for_good=True)
         begun = [source for source in self._sources if not source.feed.is_started]
         if begun:
             self._begin(begun, now, foreseen)
 
-    def _begin(self, begun: list[Source], now: int, foreseen: Foreseen | None = None) -> None:
-        """Let sources go on from where they were."""
+    def _begin(
+        self, begun: list[Source], now: int, foreseen: Foreseen | None = None, first: int = 0
+    ) -> None:
+        """Let sources go on from where they were.
+
+        Args:
+            first: place of the first of them among those that begin together.
+        """
         try:
             positions = self._positions({source.key for source in begun}, foreseen)
         except StoreError:
@@ -151,7 +185,7 @@ class Sourcing:
             return
         self._incidents = 0
         outages = self._context.outages
-        for place, source in enumerate(begun):
+        for place, source in enumerate(begun, first):
             if position := positions.get(source.key):
                 source.resume(position)
             # Hundreds that ask, and ask again, do so one after the other.
@@ -183,7 +217,7 @@ class Sourcing:
             self.tick(0)
         self._context.deadlines.cancel(self)
         self._context.copying.pop(self, None)
-        self._mirror, self._sources = None, []
+        self._mirror, self._sources, self._unmade = None, [], iter(())
 
     def abandon(self) -> None:
         """Copy no more, and note nothing: what the messages tell is right."""

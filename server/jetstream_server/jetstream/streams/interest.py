@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import filterfalse
 from typing import Any
 
@@ -67,6 +67,11 @@ class Interest:
         # What may have yet to be subscribed to.
         self._missing: Iterator[tuple[tuple[bytes, bytes], Receiver]] = iter(())
 
+    @property
+    def is_any(self) -> bool:
+        """Return whether there are subscriptions."""
+        return bool(self._subscriptions)
+
     def change(self, wanted: WantedReceivers) -> None:
         """Subscribe to what is new and unsubscribe from what is not wanted; the rest stays."""
         self.begin(wanted)
@@ -84,6 +89,14 @@ class Interest:
             for subscription in leaving:
                 self._sublist.remove(subscription)
         self._missing = iter(wanted.items())
+
+    def begin_anew(self, wanted: Iterable[tuple[tuple[bytes, bytes], Receiver]]) -> None:
+        """Do the same where there are no subscriptions yet.
+
+        Args:
+            wanted: each once; not looked at before its turn, as there may be very many.
+        """
+        self._missing = iter(wanted)
 
     def go_on(self, count: int = 0) -> bool:
         """Subscribe to some of what is new, to so many or to what a turn has time for; tell whether

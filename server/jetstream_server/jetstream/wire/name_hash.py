@@ -11,9 +11,10 @@ import hashlib
 from jetstream_server.base.nuid import DIGITS
 
 HASH_CHARACTERS = 8
+_DIGIT_OF_BYTE = "".join(DIGITS[byte % len(DIGITS)] for byte in range(256)).encode()
 
 
 def name_hash(text: str) -> str:
     """Return the short name of a text."""
     digest = hashlib.sha256(text.encode()).digest()
-    return "".join(DIGITS[byte % len(DIGITS)] for byte in digest[:HASH_CHARACTERS])
+    return digest[:HASH_CHARACTERS].translate(_DIGIT_OF_BYTE).decode()

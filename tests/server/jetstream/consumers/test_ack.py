@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import orjson
 import pytest
 from jetstream_server.base.clock import MILLISECOND, SECOND
 from jetstream_server.core.subscription import Stretch
@@ -89,6 +90,28 @@ def test_ack_bodies(body, verb, text):
 )
 def test_nak_delays(text, delay):
     assert nak_delay(text) == delay
+
+
+def test_a_long_delay_is_work_and_one_that_holds_too_much_is_none(monkeypatch):
+    """300,000 objects kept everybody waiting for 40 ms, and were worth as much as no delay."""
+    reads, units, loads = [], [], orjson.loads
+    monkeypatch.setattr(orjson, "loads", lambda text: reads.append(text) or loads(text))
+    assert nak_delay(b'{"delay":5}', units.append) == 5
+    assert units == []
+    assert nak_delay(b'{"delay":5,"x":"%b"}' % (b"x" * 80_000), units.append) == 5
+    assert len(units) == 1 and units[0] > 100
+    assert len(reads) == 2
+    assert nak_delay(b'{"delay":5,"x":[%b0]}' % (b"{}," * 300_000), units.append) == 0
+    assert units[1] > 1000
+    assert len(reads) == 2
+
+
+def test_a_long_nak_counts_as_work_of_the_turn(account, delivered):
+    _, messages = delivered()
+    workload = account.context.workload
+    before = workload.used
+    account.ack(messages[0], b'-NAK{"delay":5,"x":"%b"}' % (b"x" * 80_000))
+    assert workload.used - before > 100
 
 
 def test_the_hash_of_the_global_account():

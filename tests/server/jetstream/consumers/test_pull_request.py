@@ -95,16 +95,21 @@ def test_an_odd_body_has_no_serializer_made():
 
 
 def test_a_long_one_is_read_once_and_names_that_nobody_knows_are_not_all_looked_at(monkeypatch):
-    """90,000 members took 60 ms."""
+    """40,000 members took 30 ms."""
     reads, units = [], []
     loads = orjson.loads
     monkeypatch.setattr(orjson, "loads", lambda text: reads.append(text) or loads(text))
-    members = "".join(f',"{number:x}":1' for number in range(90_000))
+    members = "".join(f',"{number:x}":1' for number in range(40_000))
     body = f'{{"batch":5{members}}}'.encode()
     refused = parse_request(b"in", body, NOW, units.append)
-    assert refused == "90001 members, of which at most 10000 are read"
+    assert refused == "40001 members, of which at most 10000 are read"
     assert len(reads) == 1
-    assert sum(units) > 1000
+    assert sum(units) > 500
+    more = "".join(f',"{number:x}":1' for number in range(90_000))
+    refused = parse_request(b"in", f'{{"batch":5{more}}}'.encode(), NOW, units.append)
+    assert refused == "90001 members, of which at most 50000 are read"
+    assert len(reads) == 1
+    assert sum(units) > 1500
     members = "".join(f',"{number:x}":1' for number in range(9000))
     request = parse_request(b"in", f'{{"batch":5{members}}}'.encode(), NOW)
     assert isinstance(request, PullRequest)
@@ -113,6 +118,6 @@ def test_a_long_one_is_read_once_and_names_that_nobody_knows_are_not_all_looked_
 
 def test_a_long_one_is_work_even_if_it_says_little():
     units: list[float] = []
-    body = b'{"batch":1%b}' % (b',"batch":1' * 90_000)
+    body = b'{"batch":1%b}' % (b',"batch":1' * 45_000)
     assert isinstance(parse_request(b"in", body, NOW, units.append), PullRequest)
-    assert sum(units) > 1000
+    assert sum(units) > 500

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from random import Random
-
 import pytest
 from jetstream_server.jetstream.configs.stream_config import SubjectTransform
 from jetstream_server.jetstream.origins.renaming import Renaming
 
 
 def renaming(*rules: tuple[str, str]) -> Renaming:
-    return Renaming([SubjectTransform(src=src, dest=dest) for src, dest in rules], Random(1))
+    return Renaming([SubjectTransform(src=src, dest=dest) for src, dest in rules], "seed")
 
 
 def test_the_first_rule_that_fits_names() -> None:

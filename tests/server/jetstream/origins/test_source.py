@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from random import Random
 from typing import Any
 
 import pytest
@@ -119,6 +120,31 @@ def test_filters_transforms_and_starts(transfers: Any) -> None:
         b"O 8 o.1 > o.1",
         b"O 9 o.0\x0co.2 zero\x0c> o.2",
     ]
+
+
+def test_only_one_that_renames_has_something_to_draw_from(
+    transfers: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It takes 10 microseconds to make, and a stream may have a thousand sources."""
+    create(transfers, "O", subjects=["o.*"])
+    publish(transfers, b"o.1")
+    seeds: list[object] = []
+    made = Random.__init__
+
+    def noted(self: Random, seed: object = None) -> None:
+        if str(seed).startswith("O "):
+            seeds.append(seed)
+        made(self, seed)
+
+    monkeypatch.setattr(Random, "__init__", noted)
+    create(transfers, "S", sources=[{"name": "O"}])
+    transfers.advance(SET_UP)
+    assert (contents(transfers), seeds) == ([(b"o.1", b"")], [])
+    transforms = [{"src": "o.*", "dest": "t.{{wildcard(1)}}.{{random(9)}}"}]
+    create(transfers, "T", sources=[{"name": "O", "subject_transforms": transforms}])
+    transfers.advance(SET_UP)
+    assert len(contents(transfers, "T")) == 1
+    assert seeds == ["O o.* t.{{wildcard(1)}}.{{random(9)}}"]
 
 
 @pytest.mark.parametrize("more", [{}, {"max_msgs": 100, "discard": "new"}])

@@ -38,13 +38,13 @@ TRANSFORMS = [{"src": "o.*", "dest": "z.$1"}, {"src": "q.*", "dest": ""}]
 )
 def test_lines_and_what_they_say(fields: dict[str, Any], line: bytes) -> None:
     config = source(**fields)
-    assert SourceStamp(config).line(2, b"o.b", b"IwUusQTe") == line
+    assert SourceStamp(source_key(config)).line(2, b"o.b", b"IwUusQTe") == line
     value = line.removeprefix(b"Nats-Stream-Source: ").removesuffix(b"\r\n")
     assert parse_source(value) == SourcePosition(source_key(config), 2, "IwUusQTe")
 
 
 def test_an_origin_that_has_no_identity() -> None:
-    line = SourceStamp(source()).line(7, b"o.b", b"")
+    line = SourceStamp(source_key(source())).line(7, b"o.b", b"")
     assert line == b"Nats-Stream-Source: O 7 > > o.b\r\n"
     assert parse_source(b"O 7 > > o.b") == SourcePosition("O > >", 7, "")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -40,6 +41,28 @@ def test_many_come_some_at_a_time(bench: Any, interest: Interest) -> None:
     assert all(bench.sublist.match_one(subject) for subject in subjects), "each once"
     assert interest.go_on(3), "and nothing twice"
     assert bench.sublist.count == 1 + len(subjects)
+
+
+def test_of_very_many_that_are_new_none_is_looked_at_before_its_turn(
+    bench: Any, interest: Interest
+) -> None:
+    looked_at: list[int] = []
+
+    def wanted() -> Iterator[tuple[tuple[bytes, bytes], Any]]:
+        for number in range(7):
+            looked_at.append(number)
+            yield (b"s.%d" % number, b""), bench.client
+
+    assert not interest.is_any
+    interest.begin_anew(wanted())
+    counts = [len(looked_at)]
+    while not interest.go_on(3):
+        counts.append(len(looked_at))
+    assert counts == [0, 3, 6]
+    assert interest.is_any
+    assert all(bench.sublist.match_one(b"s.%d" % number) for number in range(7))
+    interest.change({(b"s.1", b""): bench.client})
+    assert bench.sublist.count == 2
 
 
 def test_a_change_in_between_is_what_counts(bench: Any, interest: Interest) -> None:

@@ -13,6 +13,7 @@ import orjson
 
 from jetstream_server.core.subject import is_literal
 from jetstream_server.jetstream.wire.go_time import parse_time
+from jetstream_server.jetstream.wire.json_extent import excess
 
 
 @dataclass(slots=True)
@@ -64,7 +65,9 @@ class Selection:
 
 def decode(body: bytes) -> Selection | None:
     """Read a request as Go would (keys in any case, null is absent, unknown keys ignored), None
-    when it is malformed."""
+    when it is malformed or holds too much."""
+    if excess(body):
+        return None
     try:
         document = orjson.loads(body)
     except orjson.JSONDecodeError:

@@ -5,7 +5,7 @@ Specification: docs/reference/publishing.md#schedules.
 
 from __future__ import annotations
 
-from jetstream_server.base.time_zone import find_zone
+from jetstream_server.base.time_zone import find_zone, is_at_hand
 from jetstream_server.core.subject import is_valid_literal, matches
 from jetstream_server.jetstream import errors
 from jetstream_server.jetstream.configs.stream_config import StreamConfig
@@ -19,17 +19,29 @@ from jetstream_server.jetstream.streams.messages.publish_headers import (
 )
 from jetstream_server.jetstream.streams.schedules.schedule import PURGE
 from jetstream_server.jetstream.streams.schedules.schedule_timing import timing_of
+from jetstream_server.jetstream.wire.go_json import Spend, spend_nothing
 from jetstream_server.store.ports import MessageStore
 
+_ZONE_UNITS = 5  # of the workload, to look for a zone on the disk, which may have to be waited for
 
-def check_schedule(config: StreamConfig, store: MessageStore, message: Candidate, now: int) -> None:
+
+def check_schedule(
+    config: StreamConfig,
+    store: MessageStore,
+    message: Candidate,
+    now: int,
+    spend: Spend = spend_nothing,
+) -> None:
     """Check the schedule headers of a message, and have a schedule replace its predecessor.
+
+    Args:
+        spend: told of the units of work that it takes to find its time zone.
 
     Raises:
         ApiError: 10223, 10189, 10166, 10191, 10190, 10203, 10192, 10212.
     """
     special = message.special
-    if has_header(message.headers, names.SCHEDULE_TIME_ZONE) and not _is_zone_known(special):
+    if has_header(message.headers, names.SCHEDULE_TIME_ZONE) and not _is_zone_known(special, spend):
         raise errors.MESSAGE_SCHEDULES_TIME_ZONE_INVALID()
     if names.SCHEDULE in special:
         _check_own(config, message, now)
@@ -37,9 +49,13 @@ def check_schedule(config: StreamConfig, store: MessageStore, message: Candidate
         _check_end(store, message)
 
 
-def _is_zone_known(special: dict[bytes, bytes]) -> bool:
+def _is_zone_known(special: dict[bytes, bytes], spend: Spend) -> bool:
     zone_name = special.get(names.SCHEDULE_TIME_ZONE, b"").decode("utf-8", "replace")
-    return zone_name != "" and find_zone(zone_name) is not None
+    if not zone_name:
+        return False
+    if not is_at_hand(zone_name):
+        spend(_ZONE_UNITS)
+    return find_zone(zone_name) is not None
 
 
 def _check_own(config: StreamConfig, message: Candidate, now: int) -> None:
@@ -72,15 +88,18 @@ def _check_own(config: StreamConfig, message: Candidate, now: int) -> None:
         message.headers = extended(message.headers, b"%b: sub\r\n" % names.ROLLUP)
 
 
-def asks_for_schedules(message: Candidate) -> bool:
+def asks_for_schedules(message: Candidate, spend: Spend = spend_nothing) -> bool:
     """Tell whether a message has headers that a stream without schedules must refuse.
 
     A time zone alone is not refused, unless the zone does not exist.
+
+    Args:
+        spend: as in `check_schedule`.
     """
     special = message.special
     if any(name in special for name in names.SCHEDULES if name != names.SCHEDULE_TIME_ZONE):
         return True
-    return names.SCHEDULE_TIME_ZONE in special and not _is_zone_known(special)
+    return names.SCHEDULE_TIME_ZONE in special and not _is_zone_known(special, spend)
 
 
 def refuse_schedule(message: Candidate) -> None:

@@ -196,8 +196,8 @@ def _check_preconditions(
     _check_subject_sequence(store, message, staging)
     _check_last_sequence(store, special, staging)
     if contents.schedules is not None:
-        check_schedule(config, store, message, now)
-    elif asks_for_schedules(message):
+        check_schedule(config, store, message, now, contents.spend)
+    elif asks_for_schedules(message, contents.spend):
         refuse_schedule(message)
     if names.STREAM_SOURCE in special:
         raise errors.MESSAGE_SOURCE_HDR_NOT_ALLOWED()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import orjson
 import pytest
 from jetstream_server.jetstream.streams.reads.direct_selection import Selection, decode
 
@@ -33,6 +34,12 @@ def test_keys_are_read_in_any_case_and_unknown_ones_are_not() -> None:
 )
 def test_malformed(body: bytes) -> None:
     assert decode(body) is None
+
+
+def test_what_holds_too_much_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """300,000 objects kept everybody waiting for 30 ms."""
+    monkeypatch.setattr(orjson, "loads", lambda text: pytest.fail("it is read"))
+    assert decode(b'{"seq":1,"x":[%b0]}' % (b"{}," * 300_000)) is None
 
 
 @pytest.mark.parametrize(

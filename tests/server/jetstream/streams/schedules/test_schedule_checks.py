@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import pytest
+from jetstream_server.base import time_zone
+from jetstream_server.base.errors import ApiError
+from jetstream_server.jetstream.streams.messages.candidate import Candidate
+from jetstream_server.jetstream.streams.storing.admission import check
 
 DAILY = "Nats-Schedule: @daily"
 TARGET = "Nats-Schedule-Target: s.t"
@@ -46,3 +51,23 @@ def test_refusals(bench: Any, stream: Any, lines: tuple[str, ...], expected: int
     assert code(bench.publish(stream, b"s.a", b"", *lines)) == expected
     plain = bench.stream(name="P", subjects=["p"])
     assert code(bench.publish(plain, b"p", b"", *lines)) in (10188, 10191) or ":" in lines[0]
+
+
+@pytest.mark.parametrize("takes_schedules", [True, False])
+def test_to_find_a_time_zone_is_work(
+    bench: Any, monkeypatch: pytest.MonkeyPatch, takes_schedules: bool
+) -> None:
+    """The disk may have to look for each of 600, and others waited for 30 of them in a turn."""
+    monkeypatch.setattr(time_zone, "_found", set())
+    stream = bench.stream(allow_msg_schedules=takes_schedules)
+    workload = stream.context.workload
+
+    def units(zone: str) -> float:
+        workload.used = 0.0
+        message = Candidate(b"s.a", b"", bench.block(f"Nats-Schedule-Time-Zone: {zone}"), b"")
+        with contextlib.suppress(ApiError):
+            check(stream.contents, message, bench.now)
+        return float(workload.used)
+
+    assert [units("Asia/Tokyo"), units("Asia/Tokyo"), units("UTC")] == [5, 0, 0]
+    assert [units("Foo/Bar"), units("Foo/Bar")] == [5, 5]
