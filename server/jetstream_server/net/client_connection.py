@@ -29,7 +29,7 @@ from jetstream_server.protocol.errors import Fault
 # Handed to the transport at once, and in a turn as long as it passes all of it on; and what it may
 # hold of it when it is handed more.
 _PIECE_BYTES = 512 * 1024
-_PIECES_BYTES_MAX = 4 * 1024 * 1024
+_PIECES_BYTES_MAX = 2 * 1024 * 1024
 _HELD_BYTES_MAX = 256 * 1024
 # How long a closing connection may last where `write_deadline` is off.
 _CLOSING_NS_MAX = 10 * SECOND
@@ -45,6 +45,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._session: Session
         self._handed_over = 0  # bytes handed to the transport so far
         self._is_given_up = False
+        self._has_ended = False  # the session, though the socket may live on
         self._is_full = False  # the transport takes no more for now
         self._is_behind = False  # the backlog was above the low mark, and is to fall below it
         self._stall: asyncio.TimerHandle | None = None
@@ -245,13 +246,27 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._go_on()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the session."""
+        """Have the client leave."""
         self._stop_watching()
         self._pump.intake.forget(self)
         self._pump.connections.pop(self._session, None)
-        self._end_session(self._reason_of_loss(exc))
+        if not self._has_ended:
+            self._pump.departures.add(self, self._reason_of_loss(exc))
+
+    @property
+    def subscription_count(self) -> int:
+        """Return how many subscriptions the client still has."""
+        return self._session.subscription_count
+
+    def depart(self, reason: str) -> None:
+        """Forget the session of a connection that is lost."""
+        try:
+            self._end_session(reason)
+        except Exception as error:
+            self._contain(error)
 
     def _end_session(self, reason: str) -> None:
+        self._has_ended = True
         self._pump.node.close_session(self._session, reason, self._pump.clock.now())
         self._pump.wake()
 

@@ -51,7 +51,7 @@ class Handshakes:
             data: what has arrived.
         """
         self._wake()
-        if self._left and one not in self._waiting:
+        if self._left and not self._waiting:
             self._left -= 1
             return True
         self.put_off(one, data)
@@ -68,10 +68,11 @@ class Handshakes:
         self._waiting.pop(one, None)
 
     def turned(self) -> None:
-        """A turn is over: those that wait go on in their order, as far as there is time."""
-        self._left = STEPS_OF_TURN
-        while self._waiting and self._left:
-            self._left -= 1
+        """A turn is over: those that wait go on in their order, as far as those that came before it
+        have left time."""
+        left, self._left = self._left, STEPS_OF_TURN
+        while self._waiting and left:
+            left -= 1
             one = next(iter(self._waiting))
             data = self._waiting.pop(one)
             one.resume_reading()

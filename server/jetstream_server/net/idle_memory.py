@@ -8,7 +8,9 @@ been busy asks the allocator now and then how much more is idle.
 
 Both take up to a tenth of a second where much is free, in which the allocator's lock is held, but
 not Python's. So that is done in a thread: whoever needs nothing of the allocator but small objects,
-which Python hands out itself, does not wait for it.
+which Python hands out itself, does not wait for it. The allocator is not to give anything back by
+itself, which it does in whichever call frees the last of much: a turn in which what waited for slow
+clients was dropped took 30 ms for that.
 """
 
 from __future__ import annotations
@@ -25,10 +27,16 @@ LOOK_S = 2.5
 BUSY_BYTES = 1024 * 1024  # read between two looks; less is as good as nothing
 QUIET_LOOKS = 8  # from one question to the allocator to the next
 WORTH_BYTES = 8 * 1024 * 1024  # freed since the last time; less is not worth a trim
+# Of malloc.h.
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
+_MAPPED_BYTES_MIN = 32 * 1024 * 1024  # larger ones are mapped, each by itself; glibc takes no more
 
 
 class Allocator(Protocol):
     """What hands out the memory of this process."""
+
+    def keep(self) -> None:
+        """Give nothing back from now on but by `trim`."""
 
     def trim(self) -> None:
         """Give back what can be given back."""
@@ -39,6 +47,14 @@ class Allocator(Protocol):
 
 class GlibcAllocator:
     """The C library's; elsewhere nothing is known and nothing is done."""
+
+    def keep(self) -> None:
+        """Give nothing back from now on but by `trim`, and what is too large to be kept."""
+        set_option = getattr(_c_library(), "mallopt", None)
+        if set_option is not None:
+            # The first, else fixed by the second, is what it grows to in a server that was busy.
+            set_option(_MMAP_THRESHOLD, _MAPPED_BYTES_MIN)
+            set_option(_TRIM_THRESHOLD, -1)
 
     def trim(self) -> None:
         """Give back what can be given back."""
@@ -53,7 +69,7 @@ class GlibcAllocator:
 
 
 def _c_library() -> Any:
-    import ctypes  # here: most servers never get busy, and are smaller without it
+    import ctypes  # here: whoever only reads options starts sooner without it
 
     return ctypes.CDLL(None)
 
@@ -98,6 +114,7 @@ class IdleMemory:
         self._rest = rest
         self._allocator = allocator or GlibcAllocator()
         self._aside = aside
+        self._allocator.keep()
         self._read_bytes = intake.read_bytes  # at the last look
         self._was_busy = False  # at the last look; memory has not been given back since
         self._was_ever_busy = False

@@ -107,7 +107,7 @@ class LayeredConnection(ClientConnection):
             self._contain(error)
 
     def go_on(self, data: bytes) -> None:
-        """Take a part of the handshake for which there was no time before."""
+        """Take what there was no time for before: a part of the handshake, or what is held."""
         if self._session.closing:
             return
         try:
@@ -156,10 +156,16 @@ class LayeredConnection(ClientConnection):
         return plain
 
     def resume_reading(self) -> None:
-        """Read on; first comes what the layer has been holding."""
-        super().resume_reading()
+        """Read on; first comes what the layer has been holding, as turns have time for it."""
         if self._layer is not None and self._layer.is_holding and not self._session.closing:
-            self._take(b"")
+            self._pump.unwrapping.put_off(self)
+        else:
+            super().resume_reading()
+
+    def unwrap(self) -> None:
+        """Take some of what the layer has been holding; read on unless it holds more."""
+        super().resume_reading()
+        self.go_on(b"")
 
     def _decide(self, first: int) -> None:
         self._is_undecided = False
@@ -234,6 +240,7 @@ class LayeredConnection(ClientConnection):
         for timer in self._timers:
             timer.cancel()
         self._pump.handshakes.forget(self)
+        self._pump.unwrapping.forget(self)
         super().connection_lost(exc)
 
     def _reason_of_loss(self, exc: Exception | None) -> str:

@@ -18,6 +18,7 @@ told of a write that is not there. Clients get no ack, as after a crash.
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Callable
 from typing import Protocol
 
@@ -26,6 +27,7 @@ from jetstream_server.base.errors import StoreError
 from jetstream_server.base.limits import UNFLUSHED_LOW_BYTES
 from jetstream_server.net.busy_poll import BusyPoll
 from jetstream_server.net.deflating import BYTES_OF_TURN, Deflating
+from jetstream_server.net.departures import Departures
 from jetstream_server.net.flush_worker import Failures, FlushWorker, Worker
 from jetstream_server.net.handshakes import Handshakes
 from jetstream_server.net.intake import Intake
@@ -35,10 +37,16 @@ from jetstream_server.node.node import Held, Node
 from jetstream_server.node.session import Session
 from jetstream_server.store.disk.commit import Flush, GroupCommit
 
-# Written at once, to all sockets together: what a flush releases for forty clients may be much, and
-# every byte is copied several times.
-WRITTEN_BYTES_MAX = 8 * 1024 * 1024
+# Written in a turn, to all sockets together: what a flush releases for forty clients may be much,
+# and every byte is copied several times, which takes 3 ms for a megabyte.
+WRITTEN_BYTES_MAX = 4 * 1024 * 1024
+# As soon as a flush is over: to all together, and to whom. The rest is for the next turn, as the
+# loop may have come from one to this without looking at sockets.
+WRITTEN_AFTER_FLUSH_BYTES_MAX = 256 * 1024
+AFTER_FLUSH_OF_ONE_BYTES_MAX = 64 * 1024
 WRITTEN_LATE_BYTES_MIN = 4096  # who is to be sent no more does not wait for those with much
+# Connections that are closed at once: to forget a client takes the time of some operations.
+CLOSED_AT_ONCE_MAX = 100
 
 
 class Connection(Protocol):
@@ -80,9 +88,10 @@ class Pump:
         self.connections: dict[Session, Connection] = {}
         self.intake = Intake()  # how much clients may send before they have to wait
         self.read_buffer = ReadBuffer()
-        self.unwrapping = Unwrapping(STEPS_OF_TURN)
+        self.unwrapping = Unwrapping(STEPS_OF_TURN, self.wake)
         self.deflating = Deflating(BYTES_OF_TURN)
         self.handshakes = Handshakes(self.wake)  # how many of them go on in a turn
+        self.departures = Departures(self.wake)  # how many of those that are lost leave in a turn
         self._commit = commit
         self._failed = failed
         self._loop = asyncio.get_running_loop()
@@ -124,12 +133,13 @@ class Pump:
             workload.is_flooded = self._unflushed_bytes > UNFLUSHED_LOW_BYTES
             self.node.run(now)
             self._flush_or_release(now)
-            self._write(now)
+            self._write(now, WRITTEN_BYTES_MAX)
             self.read_buffer.begin()
-            self.unwrapping.begin()
             self.deflating.begin()
             self.intake.turned(self._unflushed_bytes)
+            self.unwrapping.turned()
             self.handshakes.turned()
+            self.departures.turned()
             self._arm(now)
             if self._busy_poll is not None:
                 self._answered()
@@ -199,7 +209,7 @@ class Pump:
             self._complete(flush, held, failures, now)
             self._flush_or_release(now)
             self.node.workload.is_held = self._flushing and self._is_crowded
-            self._write(now)
+            self._write(now, WRITTEN_AFTER_FLUSH_BYTES_MAX, AFTER_FLUSH_OF_ONE_BYTES_MAX)
             self.intake.flushed(self._unflushed_bytes)
             self._arm(now)
             self._answered()
@@ -245,15 +255,21 @@ class Pump:
 
     # -- sockets and timers ------------------------------------------------------------------
 
-    def _write(self, now: int) -> None:
-        left, late = WRITTEN_BYTES_MAX, dict[Session, None]()
+    def _write(self, now: int, bytes_max: int, of_one_max: int = sys.maxsize) -> None:
+        left, late, closings = bytes_max, dict[Session, None](), CLOSED_AT_ONCE_MAX
         for session in self.node.take_touched():
             connection = self.connections.get(session)
             if connection is None:
                 continue
-            if left <= 0 and session.outbox.unsent_bytes > WRITTEN_LATE_BYTES_MIN:
+            unsent_bytes = session.outbox.unsent_bytes
+            if (left <= 0 or unsent_bytes > of_one_max) and unsent_bytes > WRITTEN_LATE_BYTES_MIN:
                 late[session] = None
                 continue
+            if session.closing:
+                if closings <= 0:
+                    late[session] = None
+                    continue
+                closings -= 1
             try:
                 left -= connection.write_output()
             except Exception as error:
@@ -294,6 +310,7 @@ class Pump:
         while self._flushing:
             await self._quiet.wait()
         now = self.clock.now()
+        self.departures.finish()
         self.node.stop(now)
         if self._commit is not None:
             failures = await self._drain(self._commit)
@@ -304,7 +321,7 @@ class Pump:
         else:
             self.node.release(self._waiting + self.node.take_held(), now)
         while self.node.touched:
-            self._write(now)
+            self._write(now, WRITTEN_BYTES_MAX)
         if self._timer is not None:
             self._timer.cancel()
         self._worker.stop()

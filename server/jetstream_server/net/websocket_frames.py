@@ -18,7 +18,7 @@ from websockets.exceptions import ProtocolError
 from websockets.frames import Close, CloseCode, Opcode
 
 from jetstream_server.base.limits import TURN_READ_BYTES
-from jetstream_server.net.unwrapping import BYTES_OF_STEP, Unwrapping
+from jetstream_server.net.unwrapping import BYTES_OF_STEP, INFLATED_BYTES_OF_STEP, Unwrapping
 
 try:
     from websockets.speedups import apply_mask
@@ -98,16 +98,17 @@ class FrameReader:
         pieces: list[bytes] = []
         size = steps = 0
         most = self._unwrapping.allowance
-        self._slice_bytes = min(_SLICE_BYTES, most * BYTES_OF_STEP)
+        self._slice_bytes = min(_SLICE_BYTES, most * INFLATED_BYTES_OF_STEP)
         self.is_holding = False
         try:
             while self.goodbye is None:
+                bytes_of_step = INFLATED_BYTES_OF_STEP if self._is_inflating else BYTES_OF_STEP
                 piece = self._next()
                 if piece is None:
                     return b"".join(pieces)
                 pieces.append(piece)
                 size += len(piece)
-                steps += 1 + len(piece) // BYTES_OF_STEP
+                steps += 1 + len(piece) // bytes_of_step
                 if size >= READ_BYTES or steps >= most:
                     self.is_holding = True
                     return b"".join(pieces)

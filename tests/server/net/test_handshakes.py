@@ -44,6 +44,8 @@ def test_those_beyond_a_turn_wait_in_their_order() -> None:
     taken = [handshakes.takes(one, b"hello") for one in those]
     assert taken == [True] * STEPS_OF_TURN + [False] * (STEPS_OF_TURN + 3)
     assert [one.is_read for one in those] == taken
+    handshakes.turned()
+    assert not any(one.taken for one in those), "those before it have left no time"
     woken.clear()
     handshakes.turned()
     assert [len(one.taken) for one in those] == [0] * 16 + [1] * 16 + [0] * 3
@@ -66,6 +68,7 @@ def test_what_comes_while_one_waits_is_kept_with_it() -> None:
     assert not handshakes.takes(late, b"lo")
     assert not late.is_read
     handshakes.forget(gone)
+    handshakes.turned()
     handshakes.turned()
     assert late.taken == [b"hello"] and late.is_read
     assert not gone.taken

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from threading import Event, current_thread, main_thread
 
 import pytest
+from jetstream_server.net import idle_memory
 from jetstream_server.net.idle_memory import (
     BUSY_BYTES,
     LOOK_S,
@@ -49,7 +50,11 @@ class Allocator:
     def __init__(self, loop: Loop) -> None:
         self.trims: list[int] = []
         self.free = self.questions = 0
+        self.keeps = 0
         self._loop = loop
+
+    def keep(self) -> None:
+        self.keeps += 1
 
     def trim(self) -> None:
         self.trims.append(self._loop.looks)
@@ -117,7 +122,22 @@ def test_a_server_that_was_never_busy_asks_nothing() -> None:
     IdleMemory(loop, Intake(), lambda: False, allocator, at_once)
     for _ in range(5 * QUIET_LOOKS):
         loop.look()
-    assert (allocator.questions, allocator.trims) == (0, [])
+    assert (allocator.questions, allocator.trims, allocator.keeps) == (0, [], 1)
+
+
+def test_nothing_is_given_back_in_the_middle_of_something(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    class Library:
+        def mallopt(self, option: int, value: int) -> int:
+            asked.append((option, value))
+            return 1
+
+    monkeypatch.setattr(idle_memory, "_c_library", Library)
+    GlibcAllocator().keep()
+    assert asked == [(-3, 32 << 20), (-1, -1)]
+    monkeypatch.setattr(idle_memory, "_c_library", object)  # another one
+    GlibcAllocator().keep()
 
 
 def test_nothing_is_asked_while_a_thread_is_at_it() -> None:

@@ -21,7 +21,13 @@ from jetstream_server.net.layered_connection import LayeredConnection
 from jetstream_server.net.listener_terms import ListenerTerms
 from jetstream_server.net.tls_context import make_context
 from jetstream_server.net.tls_layer import TlsLayer
-from jetstream_server.net.unwrapping import STEPS_MIN, STEPS_OF_TURN
+from jetstream_server.net.unwrapping import (
+    INFLATED_BYTES_OF_STEP,
+    STEPS_MIN,
+    STEPS_OF_SHARE_MIN,
+    STEPS_OF_TURN,
+    Unwrapping,
+)
 from jetstream_server.net.websocket_frames import FrameReader
 from jetstream_server.net.websocket_layer import WebsocketLayer
 from jetstream_server.net.websocket_upgrade import WebsocketRules
@@ -246,8 +252,7 @@ def test_a_request_in_very_many_records_is_granted(
     play: Play, secure: ssl.SSLContext, pki: Any
 ) -> None:
     async def scene(server: Any) -> None:
-        server.pump.unwrapping.spend(1 << 40)
-        server.pump.unwrapping.begin = lambda: None  # there is never time for more than the least
+        server.pump.unwrapping = Unwrapping(1, server.pump.wake)  # never time but for the least
         reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
         client = Handshaken(pki, reader, writer)
         await client.shake_hands()
@@ -496,5 +501,68 @@ def test_all_clients_share_what_a_turn_compresses(
             turned()
         for client in clients:
             await client.close()
+
+    play(ListenerTerms(Listener(), websocket=WebsocketRules(is_compressing=True)), scene)
+
+
+def test_who_comes_new_does_not_wait_for_what_a_crowd_inflates(
+    play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two hundred clients had a little inflated each in every turn, which took 40 ms of it."""
+    receive, inflated, turns = FrameReader.receive, Counter[int](), [0]
+
+    def counted(reader: FrameReader, data: bytes) -> bytes:
+        plain = receive(reader, data)
+        inflated[turns[0]] += 0 if data else len(plain)
+        return plain
+
+    monkeypatch.setattr(FrameReader, "receive", counted)
+
+    async def scene(server: Any) -> None:
+        turned = server.pump.unwrapping.begin
+
+        def turn() -> None:
+            turns[0] += 1
+            turned()
+
+        monkeypatch.setattr(server.pump.unwrapping, "begin", turn)
+        deflate = b"Sec-WebSocket-Extensions: permessage-deflate\r\n"
+        crowd = [await upgraded(server, deflate) for _ in range(90)]
+        reader, writer = await upgraded(server)
+        writer.write(ws_frame(0x82, b'CONNECT {"verbose":false}\r\nPING\r\n'))
+        await reader.readuntil(b"PONG\r\n")
+        message = b'CONNECT {"verbose":false}\r\nPUB a 900000\r\n%b\r\nPING\r\n' % bytes(900_000)
+        deflater = zlib.compressobj(9, wbits=-15)
+        data = (deflater.compress(message) + deflater.flush(zlib.Z_SYNC_FLUSH))[:-4]
+        for _, one in crowd:
+            one.write(ws_frame(0xC2, data))
+        while turns[0] not in inflated:
+            await asyncio.sleep(0)
+        before = turns[0]
+        writer.write(ws_frame(0x82, b"PING\r\n"))
+        await reader.readuntil(b"PONG\r\n")
+        assert turns[0] <= before + 10, "it goes around among the crowd in some 60"
+        for one, _ in crowd:
+            await one.readuntil(b"PONG\r\n")
+        for one in (writer, *(each for _, each in crowd)):
+            one.close()
+
+    play(ListenerTerms(Listener(), websocket=WebsocketRules(is_compressing=True)), scene)
+    assert max(inflated.values()) <= (STEPS_OF_TURN + STEPS_OF_SHARE_MIN) * INFLATED_BYTES_OF_STEP
+    assert sum(inflated.values()) > 80 * 900_000, "all but what came first"
+
+
+def test_what_is_held_for_somebody_who_is_gone_is_forgotten(play: Play) -> None:
+    async def scene(server: Any) -> None:
+        deflate = b"Sec-WebSocket-Extensions: permessage-deflate\r\n"
+        _, writer = await upgraded(server, deflate)
+        (connection,) = server.pump.connections.values()
+        went_on: list[None] = []
+        connection.unwrap = lambda: went_on.append(None)
+        server.pump.unwrapping.put_off(connection)
+        connection.connection_lost(None)
+        server.pump.unwrapping.turned()
+        assert not went_on
+        writer.close()
 
     play(ListenerTerms(Listener(), websocket=WebsocketRules(is_compressing=True)), scene)

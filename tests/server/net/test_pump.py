@@ -12,6 +12,7 @@ from jetstream_server.base.limits import UNFLUSHED_LOW_BYTES
 from jetstream_server.core.promises import PROMISED_UNITS_MAX
 from jetstream_server.jetstream.catalog.catalog import Catalog
 from jetstream_server.jetstream.configs.stream_config import StreamConfig
+from jetstream_server.net.pump import AFTER_FLUSH_OF_ONE_BYTES_MAX
 from jetstream_server.store.vault import MemoryVault
 
 from tests.node_context import node_context
@@ -292,9 +293,9 @@ def test_what_is_written_to_many_takes_turns(running, until, on_loop, monkeypatc
             pump, shares, taken = served.pump, [], []
             write = pump._write
 
-            def counted(now: int) -> None:
+            def counted(now: int, *bounds: int) -> None:
                 taken.clear()
-                write(now)
+                write(now, *bounds)
                 if taken:
                     shares.append([*taken])
 
@@ -319,6 +320,70 @@ def test_what_is_written_to_many_takes_turns(running, until, on_loop, monkeypatc
             pair = [8_000] * 4
             assert shares == [[*pair, 5], pair, pair, pair]
             assert not served.node.touched
+
+    on_loop(main())
+
+
+def test_what_a_flush_releases_for_many_is_written_by_the_next_turn(listening, until, on_loop):
+    """The loop may come from a turn to the end of a flush without looking at sockets."""
+
+    async def main() -> None:
+        async with listening() as news:
+            served, written = news.served, []
+            pump, release = served.pump, served.node.release
+            reader, _ = await served.connect()
+            session = served.node.sessions[2]
+            write, take = pump._write, session.take_output
+
+            def released(held, now: int) -> None:
+                session.outbox.put(b"+OK\r\n" * (AFTER_FLUSH_OF_ONE_BYTES_MAX // 5 + 1))
+                served.node.note_output(session)
+                release(held, now)
+
+            def writing(now: int, *bounds: int) -> None:
+                written.append(0)
+                write(now, *bounds)
+
+            def taken(bytes_max: int) -> bytes:
+                data = take(bytes_max)
+                written[-1] = len(data)
+                return data
+
+            pump._write, session.take_output = writing, taken
+            news.publish(b"1")
+            await until(lambda: news.commit.flushes == 1)
+            await news.turn()
+            served.node.release = released
+            written.clear()
+            news.commit.gate.set()
+            assert await news.heard() == b"MSG news 1 1\r\n"
+            assert len(await reader.readexactly(65_540)) == 65_540
+            assert written[:2] == [0, 65_540]
+            served.node.release = release
+
+    on_loop(main())
+
+
+def test_many_that_are_closed_take_turns(running, until, on_loop, monkeypatch):
+    monkeypatch.setattr("jetstream_server.net.pump.CLOSED_AT_ONCE_MAX", 3)
+
+    async def main() -> None:
+        async with running() as served:
+            clients = [await served.connect() for _ in range(10)]
+            write, closed = served.pump._write, []
+
+            def writing(now: int, *bounds: int) -> None:
+                before = len(served.node.sessions)
+                write(now, *bounds)
+                closed.append(before - len(served.node.sessions))
+
+            served.pump._write = writing
+            for session in served.node.sessions.values():
+                session.close("Client Closed")
+            served.pump.wake()
+            for reader, _ in clients:
+                assert await reader.read() == b""
+            assert [each for each in closed if each] == [3, 3, 3, 1]
 
     on_loop(main())
 

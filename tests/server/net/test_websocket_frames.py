@@ -12,7 +12,12 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from jetstream_server.net.unwrapping import BYTES_OF_STEP, STEPS_MIN, STEPS_OF_TURN, Unwrapping
+from jetstream_server.net.unwrapping import (
+    INFLATED_BYTES_OF_STEP,
+    STEPS_MIN,
+    STEPS_OF_TURN,
+    Unwrapping,
+)
 from jetstream_server.net.websocket_frames import (
     READ_BYTES,
     BrokenFrameError,
@@ -249,7 +254,7 @@ def test_what_inflates_for_many_is_shared_out_among_them() -> None:
         turns.append(sum(len(each.receive(b"")) for each in readers if each.is_holding))
     assert sum(turns) == 100 * 900_000
     # A turn, a slice by which one goes too far, and the least of all.
-    assert max(turns) <= (STEPS_OF_TURN + 100 * 2 * STEPS_MIN) * BYTES_OF_STEP + (1 << 16)
+    assert max(turns) <= (STEPS_OF_TURN + 100 * 2 * STEPS_MIN) * INFLATED_BYTES_OF_STEP + (1 << 16)
 
 
 def test_what_follows_the_last_block_is_nobodys() -> None:

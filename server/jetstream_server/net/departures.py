@@ -1,0 +1,70 @@
+"""How many of the clients whose connections are lost leave in a turn.
+
+A thousand may go at once, as when their machine is switched off. To forget one takes the time of
+some operations, and more with thousands of subscriptions, and all of them would be forgotten before
+anybody else is heard. So those for whom there is no time leave in the next turns, in their order;
+until then what they have subscribed to reaches them no less than it did on its way to them.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol
+
+PARTS_OF_TURN = 40  # of some 40 microseconds
+SUBSCRIPTIONS_OF_PART = 500
+
+
+class DepartingConnection(Protocol):
+    """A connection that is lost, and whose client is yet to be forgotten."""
+
+    @property
+    def subscription_count(self) -> int:
+        """Return how many subscriptions its client still has."""
+        ...
+
+    def depart(self, reason: str) -> None:
+        """Forget the client."""
+        ...
+
+
+class Departures:
+    """Decides whose client leaves in this turn.
+
+    Args:
+        wake: asks for a turn.
+    """
+
+    def __init__(self, wake: Callable[[], None]) -> None:
+        self._wake = wake
+        self._left = PARTS_OF_TURN
+        self._waiting: deque[tuple[DepartingConnection, str]] = deque()
+
+    def add(self, one: DepartingConnection, reason: str) -> None:
+        """Have a client leave: now, if there is time for it and nobody waits, else in one of the
+        next turns."""
+        self._waiting.append((one, reason))
+        if len(self._waiting) == 1:
+            self._go_on()
+        if self._waiting:
+            self._wake()
+
+    def turned(self) -> None:
+        """A turn is over: those that wait leave in their order, as far as there is time."""
+        self._left = PARTS_OF_TURN
+        self._go_on()
+        if self._waiting:
+            self._wake()
+
+    def finish(self) -> None:
+        """Have all of them leave: there are no more turns."""
+        while self._waiting:
+            self._left = PARTS_OF_TURN
+            self._go_on()
+
+    def _go_on(self) -> None:
+        while self._waiting and self._left > 0:
+            one, reason = self._waiting.popleft()
+            self._left -= 1 + one.subscription_count // SUBSCRIPTIONS_OF_PART
+            one.depart(reason)

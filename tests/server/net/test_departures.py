@@ -1,0 +1,125 @@
+"""Clients whose connections are lost together leave in turns, in their order."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from jetstream_server.net.departures import PARTS_OF_TURN, SUBSCRIPTIONS_OF_PART, Departures
+
+
+class Lost:
+    """A connection that notes why it left, in the list of all that have."""
+
+    def __init__(self, left: list[Lost], subscriptions: int = 0) -> None:
+        self._left = left
+        self.subscription_count = subscriptions
+        self.reason = ""
+
+    def depart(self, reason: str) -> None:
+        self.reason = reason
+        self._left.append(self)
+
+
+def test_those_beyond_a_turn_leave_in_the_next_ones_in_their_order() -> None:
+    woken: list[None] = []
+    left: list[Lost] = []
+    departures = Departures(lambda: woken.append(None))
+    those = [Lost(left) for _ in range(2 * PARTS_OF_TURN + 3)]
+    for one in those[:PARTS_OF_TURN]:
+        departures.add(one, "Client Closed")
+    assert left == those[:PARTS_OF_TURN] and not woken
+    for one in those[PARTS_OF_TURN:]:
+        departures.add(one, "Read Error")
+    assert left == those[:PARTS_OF_TURN] and woken
+    woken.clear()
+    departures.turned()
+    assert left == those[: 2 * PARTS_OF_TURN] and woken, "the rest is for another turn"
+    woken.clear()
+    departures.turned()
+    assert left == those and not woken
+    assert Counter(one.reason for one in left) == {
+        "Client Closed": PARTS_OF_TURN,
+        "Read Error": PARTS_OF_TURN + 3,
+    }
+
+
+def test_whoever_has_very_many_subscriptions_counts_as_several() -> None:
+    left: list[Lost] = []
+    departures = Departures(lambda: None)
+    for _ in range(3):
+        departures.add(Lost(left, PARTS_OF_TURN * SUBSCRIPTIONS_OF_PART), "Read Error")
+    departures.add(Lost(left), "Read Error")
+    for count in (1, 2, 3, 4):
+        assert len(left) == count, "one in each turn, however much that is"
+        departures.turned()
+
+
+def test_all_leave_before_the_end() -> None:
+    left: list[Lost] = []
+    departures = Departures(lambda: None)
+    for _ in range(5 * PARTS_OF_TURN):
+        departures.add(Lost(left), "Read Error")
+    departures.finish()
+    assert len(left) == 5 * PARTS_OF_TURN
+
+
+def test_a_crowd_that_goes_at_once_leaves_in_turns(
+    running: Any,
+    on_loop: Callable[[Awaitable[None]], None],
+    until: Callable[[Callable[[], object]], Awaitable[None]],
+) -> None:
+    """A thousand that went at once kept everybody else waiting for 50 ms."""
+
+    async def main() -> None:
+        async with running(max_connections=1000) as served:
+            turn, turns, left = served.node.run, [0], Counter[int]()
+            forget = served.node.close_session
+
+            def counting(now: int) -> None:
+                turns[0] += 1
+                turn(now)
+
+            def counted(*session: Any) -> None:
+                left[turns[0]] += 1
+                forget(*session)
+
+            clients = [await served.connect() for _ in range(4 * PARTS_OF_TURN)]
+            served.node.run, served.node.close_session = counting, counted
+            for _, writer in clients:
+                writer.transport.abort()
+            await until(lambda: not served.node.sessions)
+            assert sum(left.values()) == 4 * PARTS_OF_TURN
+            assert max(left.values()) <= PARTS_OF_TURN
+            assert {each.reason for each in served.node.closed} <= {"Client Closed", "Read Error"}
+
+    on_loop(main())
+
+
+def test_who_waits_to_leave_has_left_when_the_server_stops(
+    running: Any,
+    on_loop: Callable[[Awaitable[None]], None],
+) -> None:
+    there: list[int] = []
+
+    async def main() -> None:
+        async with running() as served:
+            stop = served.node.stop
+
+            def stopping(now: int) -> None:
+                there.append(len(served.node.sessions))
+                stop(now)
+
+            served.node.stop = stopping
+            clients = [await served.connect() for _ in range(3)]
+            await served.connect()
+            served.pump.departures._left = 0  # for those who left before
+            for connection in list(served.pump.connections.values())[:3]:
+                connection.connection_lost(None)
+            assert len(served.node.sessions) == 4
+        for _, writer in clients:
+            writer.close()
+
+    on_loop(main())
+    assert there == [1]
