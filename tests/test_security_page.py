@@ -11,24 +11,31 @@ from jetstream_server.core import workload
 from jetstream_server.jetstream import open_batches
 from jetstream_server.jetstream.api import list_page
 from jetstream_server.jetstream.consumers import ack, pull_request
-from jetstream_server.jetstream.origins import renaming
+from jetstream_server.jetstream.origins import renaming, sourcing
 from jetstream_server.jetstream.streams import filter_index
-from jetstream_server.jetstream.streams.schedules import schedule, schedule_timing
+from jetstream_server.jetstream.streams.schedules import (
+    schedule,
+    schedule_checks,
+    schedule_timing,
+)
 from jetstream_server.jetstream.streams.storing import counter
+from jetstream_server.jetstream.wire import go_json, json_extent
 from jetstream_server.jetstream.wire.go_duration import DURATION_NS_MAX
 from jetstream_server.kernels.seen_ids import pure as seen_ids
 from jetstream_server.net import (
     client_connection,
     deflating,
+    departures,
     descriptors,
     handshakes,
     password_threads,
     pump,
     read_buffer,
+    unwrapping,
     websocket_upgrade,
 )
 from jetstream_server.node import node, router, session_queue
-from jetstream_server.node.accounts import service_replies
+from jetstream_server.node.accounts import following, service_replies
 from jetstream_server.node.auth import expected_replies
 
 ROOT = Path(__file__).parents[1]
@@ -55,6 +62,13 @@ def test_there_are_rows():
     [
         ("A line of the protocol", limits.CONTROL_LINE_BYTES_MAX),
         ("A message", limits.PAYLOAD_BYTES_MAX),
+        ("with which a new stream begins", sourcing._MADE_AT_ONCE),
+        ("Time zones of schedules", workload.UNITS_OF_TURN // schedule_checks._ZONE_UNITS),
+        ("body of a request holds", go_json.OBJECTS_MAX),
+        ("body of a request holds", go_json.MEMBERS_MAX),
+        ("body of a request holds", json_extent.CONTAINERS_MAX),
+        ("body of a request holds", json_extent.MEMBERS_MAX),
+        ("body of a request holds", json_extent.VALUES_MAX),
         ("deliveries", limits.OUTBOX_HIGH_BYTES),
         ("deliveries", limits.OUTBOX_LOW_BYTES),
         ("in a turn", limits.TURN_READ_BYTES),
@@ -66,10 +80,20 @@ def test_there_are_rows():
         ("in a turn", session_queue.LITTLE_BYTES),
         ("as it comes", node.READ_OF_TURN_MAX),
         ("of clients that are gone", node.GIVEN_UP_OF_TURN_MAX),
+        ("Imports that follow", following.FOLLOWED_AT_ONCE),
+        ("leaves with it in one go", node.HELD_MAX),
         ("is written at once", client_connection._PIECE_BYTES),
         ("is written at once", client_connection._PIECES_BYTES_MAX),
         ("is written at once", pump.WRITTEN_BYTES_MAX),
         ("is written at once", pump.WRITTEN_LATE_BYTES_MIN),
+        ("is written at once", pump.WRITTEN_AFTER_FLUSH_BYTES_MAX),
+        ("is written at once", pump.AFTER_FLUSH_OF_ONE_BYTES_MAX),
+        ("whose connections are lost", departures.PARTS_OF_TURN),
+        ("whose connections are lost", departures.SUBSCRIPTIONS_OF_PART),
+        ("whose connections are lost", pump.CLOSED_AT_ONCE_MAX),
+        ("Records of TLS", unwrapping.STEPS_OF_TURN),
+        ("Records of TLS", unwrapping.STEPS_OF_SHARE_MIN),
+        ("Records of TLS", unwrapping.INFLATED_BYTES_OF_STEP),
         ("waits for the disk", limits.UNFLUSHED_HIGH_BYTES),
         ("waits for the disk", limits.UNFLUSHED_MUCH_BYTES),
         ("waits for the disk", limits.UNFLUSHED_SHARE_BYTES),

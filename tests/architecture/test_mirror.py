@@ -72,6 +72,7 @@ WHOLE = {
     "test_pictures",
     "test_postponed_requests",
     "test_running_queries",
+    "test_turns_of_many",
     "test_two_tabs",
 }
 

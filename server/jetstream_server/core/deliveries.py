@@ -14,7 +14,7 @@ DELIVERIES_OF_TURN_MAX = 6000  # of 0.7 to 2 microseconds
 SUBJECTS_OF_TURN_MAX = 1250  # of some microseconds; long ones count more than once
 # Of the tree of subscriptions, looked at in the time of one: a subject may meet as many as others
 # have subscribed to patterns that begin like it.
-NODES_OF_SUBJECT = 30
+NODES_OF_SUBJECT = 20
 # To a subscription that takes so many of a client's messages at once, they cost as two.
 MESSAGES_OF_DELIVERY = 16
 # Copied in the time of one: 1.5 MB in that of a turn, which take 2 ms, or 8 ms where the kernel

@@ -15,6 +15,7 @@ Specification: docs/reference/protocol.md#subjects and #delivery.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol, cast
 
@@ -30,6 +31,15 @@ CACHE_ENTRIES_MAX = 8192
 _REACHED_OF_ENTRY = 16
 
 TREE_TOKENS_MAX = 16  # of a subject, that are nodes of their own
+
+# Nodes passed in one step of a look-up that goes on in other turns, of 0.1 to 0.3 microseconds; how
+# many tokens are looked up at once, each of which doubles the nodes at most; how many look-ups may
+# go on, above which the next one is done at once; and how many branches one may follow that looks
+# for what holds after a prefix.
+_NODES_OF_STEP = 4096
+_TOKENS_AT_ONCE = 11
+_SEARCHES_MAX = 8
+_BRANCHES_OF_PREFIX = 2048
 
 # Subscribers of one pattern sit in a list, and in a dictionary once they are many: a list is small,
 # but taking a hundred thousand out of it one by one would stop the server for minutes.
@@ -238,6 +248,8 @@ class Sublist:
         self._root = TrieNode()
         self._matches: dict[bytes, Match] = {}
         self._weight = 0  # of all these
+        self._searches: dict[bytes, _Descent] = {}  # look-ups that are to go on
+        self._cut_short: set[bytes] = set()  # those that have ended because interest has changed
         self._prefixes: dict[bytes, Subscription | None] = {}
         self.generation = 0
         self.count = 0
@@ -248,11 +260,17 @@ class Sublist:
 
     def insert(self, sub: Subscription) -> None:
         """Add a subscription; its subject must be valid, and it must not be in the list."""
+        watchers = self.enter(sub)
+        self.told += len(watchers)
+        for watcher in watchers:
+            watcher.inserted(sub)
+
+    def enter(self, sub: Subscription) -> list[Watcher]:
+        """Add a subscription likewise, and return who is to be told of it."""
         self._add(sub)
         self.count += 1
         self._changed(sub.subject)
-        for watcher in self._watchers_of(sub.subject):
-            watcher.inserted(sub)
+        return self._watchers_of(sub.subject)
 
     def insert_all(self, subs: Sequence[Subscription]) -> None:
         """Add many subscriptions, as one change; the same holds for each as with `insert`."""
@@ -261,7 +279,9 @@ class Sublist:
         self.count += len(subs)
         self._changed(*[sub.subject for sub in subs])
         for sub in subs:
-            for watcher in self._watchers_of(sub.subject):
+            watchers = self._watchers_of(sub.subject)
+            self.told += len(watchers)
+            for watcher in watchers:
                 watcher.inserted(sub)
 
     def _add(self, sub: Subscription) -> None:
@@ -275,25 +295,34 @@ class Sublist:
 
     def remove(self, sub: Subscription) -> bool:
         """Take a subscription out and mark it closed; False when it is not in the list."""
+        watchers = self.leave(sub)
+        if watchers is None:
+            return False
+        self.told += len(watchers)
+        for watcher in watchers:
+            watcher.removed(sub)
+        return True
+
+    def leave(self, sub: Subscription) -> list[Watcher] | None:
+        """Take a subscription out likewise, and return who is to be told of it; None when it is not
+        in the list."""
         path: list[tuple[TrieNode, bytes]] = []
         node = self._root
         for token in sub.subject.split(b".", TREE_TOKENS_MAX):
             child = _child(node, token)
             if child is None:
-                return False
+                return None
             path.append((node, token))
             node = child
         if not _discard(node, sub):
-            return False
+            return None
         sub.closed = True
         while path and _is_empty(node):
             node, token = path.pop()
             _prune(node, token)
         self.count -= 1
         self._changed(sub.subject)
-        for watcher in self._watchers_of(sub.subject):
-            watcher.removed(sub)
-        return True
+        return self._watchers_of(sub.subject)
 
     def watch(self, pattern: bytes, watcher: Watcher) -> None:
         """Have somebody told of every change that concerns subjects of a pattern."""
@@ -312,9 +341,7 @@ class Sublist:
     def _watchers_of(self, subject: bytes) -> list[Watcher]:
         if not self._watching or self._watched is None:
             return []
-        overlapping = self._watched.overlapping(subject)
-        self.told += len(overlapping)
-        return [cast(Watcher, each.receiver) for each in overlapping]
+        return [cast(Watcher, each.receiver) for each in self._watched.overlapping(subject)]
 
     def overlapping(self, pattern: bytes) -> list[Subscription]:
         """Return the subscriptions that some subject reaches which matches a pattern as well."""
@@ -338,13 +365,49 @@ class Sublist:
         """
         match = self._matches.get(subject)
         if match is None:
-            match = _match_of(self._reached(subject))
-            weight = _weight_of(match)
-            if self._weight + weight > CACHE_ENTRIES_MAX:
-                self._matches.clear()
-                self._weight = 0
-            self._weight += weight
-            self._matches[subject] = match
+            match = self._remembered(subject, _match_of(self._reached(subject)))
+        return match
+
+    def match_in_steps(self, subject: bytes, nodes_max: int) -> Match | None:
+        """Return the same, or None when it passes so many nodes or a few more: then whoever asks
+        goes on by asking again, in another turn. If interest changes meanwhile it is all done when
+        it is asked for next, or there might be no end of it."""
+        match = self._matches.get(subject)
+        if match is not None or subject.count(b".") < _TOKENS_AT_ONCE:
+            return match or self.match(subject)
+        search = self._searches.pop(subject, None)
+        if search is None:
+            tokens = _tokens_of(subject)
+            if tokens is None or not self._take_on(subject):
+                return self.match(subject)
+            search = _Descent(self._root, tokens)
+        left = nodes_max
+        while not search.is_over:
+            if left <= 0:
+                self._searches[subject] = search
+                return None
+            looked_at = search.go_on()
+            self.looked_at += looked_at
+            left -= looked_at
+        return self._remembered(subject, _match_of(search.found()))
+
+    def _take_on(self, subject: bytes) -> bool:
+        """Begin a look-up; tell whether it may go on in other turns."""
+        if subject in self._cut_short:
+            self._cut_short.remove(subject)
+            return False
+        if len(self._searches) + len(self._cut_short) < _SEARCHES_MAX:
+            return True
+        self._cut_short.clear()  # perhaps nobody asks for them any more
+        return False
+
+    def _remembered(self, subject: bytes, match: Match) -> Match:
+        weight = _weight_of(match)
+        if self._weight + weight > CACHE_ENTRIES_MAX:
+            self._matches.clear()
+            self._weight = 0
+        self._weight += weight
+        self._matches[subject] = match
         return match
 
     def match_one(self, subject: bytes) -> Subscription | None:
@@ -371,12 +434,12 @@ class Sublist:
     def match_below(self, prefix: bytes, tokens: int) -> Match | None:
         """Return what every subject of `tokens` more tokens than `prefix` reaches.
 
-        None when that is not the same for all of them, and where they are deeper than the tree.
-        Not cached: the router keeps the answer.
+        None when that is not the same for all of them, where they are deeper than the tree, and
+        where the prefix meets very many patterns. Not cached: the router keeps the answer.
         """
         if prefix.count(b".") + 1 + tokens > TREE_TOKENS_MAX:
             return None
-        walked = self._walk(prefix)
+        walked = self._walk(prefix, _BRANCHES_OF_PREFIX)
         if walked is None:
             return None
         level, reached = walked
@@ -408,6 +471,9 @@ class Sublist:
 
     def _changed(self, *subjects: bytes) -> None:
         self.generation += 1
+        if self._searches:
+            self._cut_short.update(self._searches)
+            self._searches.clear()
         if self._notify is not None:
             self._notify()
         matches, prefixes = self._matches, self._prefixes
@@ -423,23 +489,31 @@ class Sublist:
                 self._weight = 0
                 prefixes.clear()
 
-    def _walk(self, subject: bytes) -> tuple[list[TrieNode], list[TrieNode]] | None:
-        """Follow the tokens of a subject; None when one of them is empty.
+    def _walk(
+        self, subject: bytes, branches_max: int = sys.maxsize
+    ) -> tuple[list[TrieNode], list[TrieNode]] | None:
+        """Follow the tokens of a subject; None when one of them is empty, or when it meets many
+        more branches than this.
 
         Returns:
             The nodes where it ends, and those on the way that match whatever follows.
         """
-        tokens = subject.split(b".", TREE_TOKENS_MAX)
-        if (
-            b"" in tokens
-            or b".." in tokens[-1]
-            or tokens[-1].startswith(b".")
-            or (tokens[-1].endswith(b"."))
-        ):
+        tokens = _tokens_of(subject)
+        if tokens is None:
             return None
         reached: list[TrieNode] = []
-        level, looked_at = descend([self._root], tokens, reached)
-        self.looked_at += looked_at
+        level = [self._root]
+        if len(tokens) <= _TOKENS_AT_ONCE or branches_max == sys.maxsize:
+            level, looked_at = descend(level, tokens, reached)
+            self.looked_at += looked_at
+            return level, reached
+        while tokens and level:
+            if len(level) > branches_max:
+                return None
+            stop = _tokens_within(branches_max, level)
+            level, looked_at = descend(level, tokens[:stop], reached)
+            self.looked_at += looked_at
+            tokens = tokens[stop:]
         return level, reached
 
     def _reached(self, subject: bytes) -> list[TrieNode]:
@@ -467,6 +541,60 @@ class Sublist:
             if node.star is not None and _has_subscriptions(node.star):
                 reached.append(node.star)
         return _match_of(reached).only
+
+
+def _tokens_of(subject: bytes) -> list[bytes] | None:
+    """Return the tokens of a subject, as the tree has them; None when one of them is empty."""
+    tokens = subject.split(b".", TREE_TOKENS_MAX)
+    rest = tokens[-1]
+    if b"" in tokens or b".." in rest or rest.startswith(b".") or rest.endswith(b"."):
+        return None
+    return tokens
+
+
+def _tokens_within(nodes_max: int, level: list[TrieNode]) -> int:
+    """Return how many tokens may be followed at once from some nodes, so that the last one meets no
+    more than so many; one at least."""
+    return max((nodes_max // len(level)).bit_length() - 1, 1)
+
+
+class _Descent:
+    """The way of a subject through the tree, in steps.
+
+    Args:
+        root: of the tree, which does not change meanwhile.
+        tokens: of the subject.
+    """
+
+    def __init__(self, root: TrieNode, tokens: list[bytes]) -> None:
+        self._level = [root]
+        self._at = 0  # in it
+        self._below: list[TrieNode] = []  # those that follow the nodes before that
+        self._tokens = tokens
+        self._place = 0  # of the token that comes next
+        self._reached: list[TrieNode] = []
+
+    @property
+    def is_over(self) -> bool:
+        """Return whether there is nothing more to look at."""
+        return self._place == len(self._tokens) or not self._level
+
+    def go_on(self) -> int:
+        """Pass some more nodes; return how many, each of several patterns counted as one."""
+        level, first = self._level, self._at
+        self._at += _NODES_OF_STEP
+        nodes = level[first : self._at] if len(level) > _NODES_OF_STEP else level
+        stop = self._place + _tokens_within(_NODES_OF_STEP, level)
+        below, looked_at = descend(nodes, self._tokens[self._place : stop], self._reached)
+        self._below += below
+        if self._at >= len(level):
+            self._level, self._below, self._at = self._below, [], 0
+            self._place = min(stop, len(self._tokens))
+        return looked_at
+
+    def found(self) -> list[TrieNode]:
+        """Return the nodes whose subscriptions match, once it is over."""
+        return self._reached + [node for node in self._level if _has_subscriptions(node)]
 
 
 def _match_of(nodes: list[TrieNode]) -> Match:

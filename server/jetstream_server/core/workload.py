@@ -58,6 +58,7 @@ class Workload:
     Attributes:
         is_held: the disk is behind.
         is_flooded: so many bytes wait for it that the server itself does not add to them.
+        is_laden: so much is to be sent after a flush that no more is delivered before that.
         used: what this turn has taken on.
         was_long: the last turn had no time left for more, and was no short one.
         is_short: this turn is for those who say something new.
@@ -72,6 +73,7 @@ class Workload:
     def __init__(self, units_max: int = sys.maxsize) -> None:
         self.is_held = False
         self.is_flooded = False
+        self.is_laden = False
         self._units_max = units_max
         self.used = 0.0
         self.was_long = False

@@ -21,10 +21,11 @@ class ClientSubscriptions:
         by_sid: all of them, by the names that the client has given them.
     """
 
-    __slots__ = ("by_sid",)
+    __slots__ = ("_are_closed", "by_sid")
 
     def __init__(self) -> None:
         self.by_sid: dict[bytes, Subscription] = {}
+        self._are_closed = False  # all of them, though they are known still
 
     def __len__(self) -> int:
         return len(self.by_sid)
@@ -67,10 +68,18 @@ class ClientSubscriptions:
         """Remove one; tell whether it was there."""
         return self.by_sid.pop(subscription.sid, None) is not None
 
+    def silence(self) -> None:
+        """Close all of them; they stay known, and there will be no others."""
+        if self._are_closed:
+            return
+        for subscription in self.by_sid.values():
+            subscription.closed = True
+        self._are_closed = True
+
     def close(self) -> list[Subscription]:
         """Close all of them, and return them."""
+        self.silence()
         closed = list(self.by_sid.values())
         self.by_sid.clear()
-        for subscription in closed:
-            subscription.closed = True
+        self._are_closed = False
         return closed

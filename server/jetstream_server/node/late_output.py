@@ -13,14 +13,17 @@ from __future__ import annotations
 
 import sys
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 from jetstream_server.core.answers import Answers
 from jetstream_server.core.deliveries import NODES_OF_SUBJECT, Deliveries
-from jetstream_server.core.subscription import Outlet
+from jetstream_server.core.relay import REPLY_PREFIX, resolved
+from jetstream_server.core.subscription import Outlet, Subscription
 from jetstream_server.jetstream.output import Frames, Publish, Released, Send
 from jetstream_server.node.accounts.account import Account
+from jetstream_server.node.accounts.stream_imports import Shadow
 from jetstream_server.node.router import Router
 from jetstream_server.protocol.ops import PubRun
 
@@ -40,7 +43,7 @@ class _Late:
         kept: how many of them are frames, by their client.
         subjects: of the messages among them, and of those that have been sent.
         unknown: the subjects of which it is not looked up yet whom they reach.
-        clients: whom the others reach.
+        clients: whom the others reach, in whatever account.
         generation: of the account's interest, when that was looked up.
         under_way: what has reached some already, and comes before all others.
     """
@@ -58,15 +61,16 @@ class _Late:
         """Return whether nothing is left."""
         return not self.sends and not self.under_way.postponed
 
-    def lets_pass(self, account: Account, outlet: Outlet | None) -> bool:
+    def lets_pass(self, account: Account, frames: Frames) -> bool:
         """Tell whether a client that is sent something sees nothing of what is late, as far as that
         was looked up."""
+        client = _client(frames.subscription)
         return (
             len(self.subjects) <= _SUBJECTS_MAX
             and not self.unknown
             and self.generation == account.sublist.generation
-            and outlet not in self.clients
-            and not self.kept.get(outlet)
+            and client not in self.clients
+            and not self.kept.get(client)
         )
 
     def look_up(self, account: Account, most: int) -> int:
@@ -84,7 +88,7 @@ class _Late:
             self.unknown = list(self.subjects)
         looked_at = sublist.looked_at
         while self.unknown and most > 0:
-            self.clients |= account.router.clients(self.unknown.pop())
+            self.clients |= _clients(account, self.unknown.pop())
             most -= 1 + (sublist.looked_at - looked_at) // NODES_OF_SUBJECT
             looked_at = sublist.looked_at
         return most
@@ -94,16 +98,16 @@ class _Late:
         if isinstance(send, Publish):
             self.note(send.run)
         elif isinstance(send, Frames):
-            self.kept[send.subscription.outlet] += 1
+            self.kept[_client(send.subscription)] += 1
 
     def take(self) -> Send:
         """Return what is to be sent next."""
         send = self.sends.popleft()
         if isinstance(send, Frames):
-            outlet = send.subscription.outlet
-            self.kept[outlet] -= 1
-            if not self.kept[outlet]:
-                del self.kept[outlet]
+            client = _client(send.subscription)
+            self.kept[client] -= 1
+            if not self.kept[client]:
+                del self.kept[client]
         return send
 
     def note(self, run: PubRun) -> None:
@@ -113,6 +117,21 @@ class _Late:
             if subject not in self.subjects and len(self.subjects) <= _SUBJECTS_MAX:
                 self.subjects.add(subject)
                 self.unknown.append(subject)
+
+
+def _clients(account: Account, subject: bytes) -> set[Outlet]:
+    """Return the clients whom a message of an account reaches, those of other accounts as well."""
+    listening: Iterable[Subscription] = account.router.listening(subject)
+    if subject.startswith(REPLY_PREFIX):
+        match = resolved(account.sublist.match(subject), subject)
+        listening = chain(match.plain, *match.queues)
+    return {client for each in listening if (client := _client(each)) is not None}
+
+
+def _client(subscription: Subscription) -> Outlet | None:
+    """Return the client of a subscription, or of the one for which it stands in an exporter."""
+    receiver = subscription.receiver
+    return receiver.original.outlet if isinstance(receiver, Shadow) else subscription.outlet
 
 
 class _NoBacklog:
@@ -184,7 +203,7 @@ class LateOutput:
             if isinstance(send, Frames):
                 if late.unknown:  # what was kept just now
                     self._look_ups_left = late.look_up(account, self._look_ups_left)
-                passes = late.lets_pass(account, send.subscription.outlet)
+                passes = late.lets_pass(account, send)
             elif not isinstance(send, Released):  # which belongs to the frames before it
                 passes = False
             if passes:
@@ -208,24 +227,28 @@ class LateOutput:
         return False
 
     def send(self, send: Callable[[Account, Send], object], now: int) -> None:
-        """Have sent what there is time for, and one thing at least, or to some, as clients come
-        first and may have used it all. Of several accounts, each has its turn."""
-        is_first = True
+        """Have sent what there is time for, and some at least, as clients come first and may have
+        used it all in each turn. Of several accounts, each has its turn."""
+        deliveries = self._deliveries
+        was_spent = deliveries.left <= 0
+        deliveries.left = max(deliveries.left, deliveries.most // _LEAST_SHARE, 1)
+        self._send_some(send, now)
+        if was_spent:
+            deliveries.left = min(deliveries.left, 0)  # it was for what is late
+
+    def _send_some(self, send: Callable[[Account, Send], object], now: int) -> None:
         deliveries = self._deliveries
         self._look_ups_left = _LOOKED_UP_OF_TURN
         for account in list(self.waiting):
             late = self.waiting[account]
             self._look_ups_left = late.look_up(account, self._look_ups_left)
-            while not late.is_over and (is_first or self.has_time):
+            while not late.is_over and self.has_time:
                 if not late.under_way.postponed:
                     send(account, late.take())
                 else:
                     if self.is_over:
                         deliveries.left = sys.maxsize
-                    elif is_first:
-                        deliveries.left = max(deliveries.left, deliveries.most // _LEAST_SHARE)
                     late.under_way.resume(now)
-                is_first = False
             del self.waiting[account]
             if not late.is_over:
                 self.waiting[account] = late  # behind the others

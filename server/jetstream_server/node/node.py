@@ -30,6 +30,7 @@ from jetstream_server.jetstream.output import Frames, Handover, Released, Send
 from jetstream_server.node.accounts.account import Account
 from jetstream_server.node.accounts.account_links import AccountLinks
 from jetstream_server.node.accounts.account_shares import AccountShares
+from jetstream_server.node.accounts.following import Following
 from jetstream_server.node.auth.auth import GLOBAL_ACCOUNT, Gatekeeper, User
 from jetstream_server.node.auth.password_check import AtOnce, PasswordChecker
 from jetstream_server.node.closed_connection import ClosedConnection, ClosedConnections
@@ -52,12 +53,16 @@ _ROUNDS_MAX = 16
 # What clients say is acted on in pieces, so that nobody has to wait for all that another has said.
 # What they publish counts little: a whole run of messages is one.
 OPS_OF_TURN_MAX = 500
-READ_OF_TURN_MAX = 2000  # of some microseconds
+READ_OF_TURN_MAX = 1000  # of some microseconds
 # Of all together who have not signed in: to look at who somebody is takes up to 0.2 ms, and a
 # thousand may say it at once. Nobody who has signed in waits for them.
 OPS_OF_STRANGERS_MAX = 300
-REVIEWED_OF_TURN_MAX = 1500  # subscriptions, after a reload
-GIVEN_UP_OF_TURN_MAX = 2000
+OPS_OF_FAREWELL = 4  # that it counts when a client leaves of whom nothing is to be done any more
+REVIEWED_OF_TURN_MAX = 750  # subscriptions, after a reload
+GIVEN_UP_OF_TURN_MAX = 1000
+# What waits for a flush and leaves with it at once, at up to a microsecond each. Consumers deliver
+# no more then: while they do, turn after turn, the thread that flushes hardly gets on.
+HELD_MAX = 8000
 
 
 Held = list[tuple[Account, list[Send]]]
@@ -157,8 +162,11 @@ class Node:
         self._strangers = SessionQueue(OPS_OF_STRANGERS_MAX)  # who have not signed in
         self.touched: dict[Session, None] = {}  # with output for the pump to write
         self._held: Held = []  # output that waits for the next flush
+        self._held_count = 0  # how much that is, with what waits for the flush under way
         # Subscriptions of clients that are gone, which are yet to be taken out.
         self._given_up: deque[tuple[Account, list[Subscription], ClosedConnection | None]] = deque()
+        # Those that were taken out, and that very many imports followed.
+        self._followed: deque[Following] = deque()
         self._given_up_left = GIVEN_UP_OF_TURN_MAX  # for which this turn has time
         self.successions = Successions(self.accounts[GLOBAL_ACCOUNT])  # after a reload
         self._reviewed: deque[tuple[Session, list[Subscription]]] = deque()  # after a reload
@@ -243,6 +251,11 @@ class Node:
             self._given_up.append((account, subscriptions, closed))
             self._forget_given_up()
 
+    def give_up_followed(self, following: Following) -> None:
+        """Have imports take leave of a subscription that has gone, as turns have time for it."""
+        self._followed.append(following)
+        self._forget_given_up()
+
     def info(
         self, session: Session, *, connect_info: bool = False, lame_duck: bool = False
     ) -> bytes:
@@ -315,9 +328,8 @@ class Node:
     def run(self, now: int) -> None:
         """Do everything that is to be done at `now`."""
         self.to_read = READ_OF_TURN_MAX
-        self._given_up_left = GIVEN_UP_OF_TURN_MAX
-        self._reviewed_left = REVIEWED_OF_TURN_MAX
         workload = self.workload
+        self._weigh_held()
         hears = bool(self._fed or self._strangers)
         is_due = workload.is_due
         has_fresh = (is_due or workload.was_long) and (
@@ -334,7 +346,7 @@ class Node:
         if not is_short:
             if self._reviewed:
                 self._review_some()
-            if self._given_up:
+            if self._given_up or self._followed:
                 self._forget_given_up()
         self._deliveries.begin(part=PART_OF_FRESH if is_short else 1)
         self._shares.begin()
@@ -349,6 +361,9 @@ class Node:
         if self.chronicle is not None and self.chronicle.next_at <= now:
             self.tell(self.chronicle.run, now)
         self._run_accounts(now)
+        # Until the next turn is over: much comes between turns, as when connections end.
+        self._given_up_left = GIVEN_UP_OF_TURN_MAX
+        self._reviewed_left = REVIEWED_OF_TURN_MAX
         workload.end(is_long=self._deliveries.are_spent)
 
     def _run_sessions(self, now: int, *, is_short: bool) -> None:
@@ -369,6 +384,7 @@ class Node:
         promises.made_for(session.answers)
         if session.left and session.is_over:
             self._forget_session(session, session.left, now)
+            acted_on += OPS_OF_FAREWELL
         return acted_on
 
     def _are_deliveries_spent(self) -> bool:
@@ -395,12 +411,18 @@ class Node:
         """Take the subscriptions of clients that are gone out of the accounts' lists, as many as a
         turn has time for, however many clients are gone; whoever publishes meanwhile does not reach
         them."""
-        while self._given_up and self._given_up_left > 0:
+        while (self._followed or self._given_up) and self._given_up_left > 0:
+            if self._followed:
+                self._given_up_left -= self._followed[0].go_on()
+                if self._followed[0].is_over:
+                    self._followed.popleft()
+                continue
             account, subscriptions, closed = self._given_up[0]
-            while subscriptions and self._given_up_left > 0:
+            while subscriptions and self._given_up_left > 0 and not self._followed:
                 subscription = subscriptions.pop()
                 told = account.sublist.told
-                account.unsubscribe(subscription)
+                if (following := account.unsubscribe(subscription)) is not None:
+                    self._followed.append(following)
                 self._given_up_left -= 1 + ops_of(subscription.subject, account.sublist.told - told)
                 if closed is not None:
                     closed.note(subscription)
@@ -447,6 +469,7 @@ class Node:
             self._send(account, sends, now)
         if output.sends_after_flush:
             self._held.append((account, output.sends_after_flush))
+            self._held_count += len(output.sends_after_flush)
             output.sends_after_flush = []
         # What its turn has set off in itself is sent, or goes on with the next turn.
         deadline = 0 if output.sends else account.next_deadline()
@@ -460,7 +483,7 @@ class Node:
         """Return when `run` has something to do although nothing arrives."""
         if self._stirred or self._late_accounts or self._fed or self._strangers:
             return 0
-        if self._given_up or self._reviewed or self.late.waiting:
+        if self._given_up or self._followed or self._reviewed or self.late.waiting:
             return 0
         if self.workload.is_due:
             return 0
@@ -502,15 +525,18 @@ class Node:
     def release(self, held: Held, now: int) -> None:
         """Send what waited; whatever this sets off is held in turn."""
         for account, sends in held:
+            self._held_count -= len(sends)
             self._send(account, sends, now)
         self.workload.promises.flush_ended()
         self._note_delivered()
+        self._weigh_held()
         if self._stirred:
             self._run_accounts(now)
 
     def drop(self, held: Held) -> None:
         """Give up what waited for a flush that has failed."""
         for account, sends in held:
+            self._held_count -= len(sends)
             account.output.in_flight.clear()
             for send in sends:
                 if isinstance(send, Released):
@@ -519,6 +545,18 @@ class Node:
                     self.workload.handing.taken(send.weight)
         self.workload.promises.flush_ended()
         self._note_delivered()
+        self._weigh_held()
+
+    def _weigh_held(self) -> None:
+        """Have consumers deliver no more while much waits for a flush, and go on after that. Nobody
+        knows when a full disk takes it, and some of what they wait for makes room."""
+        workload = self.workload
+        was_laden = workload.is_laden
+        workload.is_laden = self._held_count > HELD_MAX and not self.disk_full
+        if was_laden and not workload.is_laden:
+            for account in self.accounts.values():
+                if account.ready_count():
+                    account.stir()
 
     def _send(self, account: Account, sends: list[Send], now: int) -> None:
         """Send all but what reaches very many and there is no time for, and what has to follow."""

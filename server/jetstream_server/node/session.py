@@ -30,6 +30,7 @@ from jetstream_server.core.workload import Workload
 from jetstream_server.jetstream.wire.go_time import format_time
 from jetstream_server.kernels import frames
 from jetstream_server.node.accounts.account import Account
+from jetstream_server.node.accounts.following import Following
 from jetstream_server.node.auth.auth import Gatekeeper, User
 from jetstream_server.node.auth.password_check import PasswordChecker
 from jetstream_server.node.auth.permissions import SubjectRules
@@ -64,10 +65,11 @@ _MESSAGES_OF_OP = 2  # of those that are looked at one by one
 # What CONNECT counts besides itself; one with a signature takes 0.2 ms.
 _OPS_OF_CONNECT = 2
 BYTES_OF_READ_OP = 4096  # of messages, which are read in the time of another op
-_BYTES_OF_JOINED_OP = 32_768  # of a message that has come in pieces, which are put together
+_BYTES_OF_JOINED_OP = 16_384  # of a message that has come in pieces, which are put together
 _OPS_OF_SIGNATURE = 20
 # Messages that are looked at for a client, because it may not be sent all that it listens to.
 DELIVERIES_OF_FILTERED = 10
+_DELIVERIES_OF_FOLLOWED = 10  # made in the time in which an import follows a subscription
 # Of rules, looked at in the time of an op, a delivery, or a subscription that is looked at again.
 PLACES_OF_OP = 16
 _PLACES_OF_DELIVERY = 3
@@ -131,6 +133,9 @@ class SessionNode(Protocol):
 
     def give_up_subscriptions(self, account: Account, subscriptions: list[Subscription]) -> None:
         """Take closed subscriptions out of an account's list, as turns have time for it."""
+
+    def give_up_followed(self, following: Following) -> None:
+        """Have imports take leave of a subscription that has gone, as turns have time for it."""
 
     def note_input(self, session: Session) -> None:
         """A session has ops to act on."""
@@ -414,6 +419,8 @@ class Session:
         if not self.closing:
             self.closing = reason
             self._lifecycle.happened(Event.ENDED)
+            # What others say in the same turn goes to those who share a queue group with it.
+            self._subscriptions.silence()
             if self.left:
                 self._node.note_input(self)  # which ends it
             else:
@@ -491,8 +498,12 @@ class Session:
         permissions = self._rights.permissions
         if permissions is None:
             return True
-        self.account.router.spend(DELIVERIES_OF_FILTERED)
-        return permissions.subscribe.delivers(subject, subscription.queue)
+        rules = permissions.subscribe
+        looked_at = rules.looked_at
+        is_delivered = rules.delivers(subject, subscription.queue)
+        more = (rules.looked_at - looked_at) // _PLACES_OF_DELIVERY
+        self.account.router.spend(DELIVERIES_OF_FILTERED + more)
+        return is_delivered
 
     def _deliver_filtered(
         self,
@@ -758,8 +769,11 @@ class Session:
             told = self.account.sublist.told
             subscription = self._subscriptions.add(op, self)
             subscription.is_filtered = is_filtered
-            self.account.subscribe(subscription)
+            following = self.account.subscribe(subscription)
             self._ops_more += ops_of(op.subject, self.account.sublist.told - told)
+            if following is not None:
+                _Followed(self, following).receive(self._now)
+                return
         self.accept()
 
     def _on_unsub(self, op: Unsub) -> None:
@@ -771,8 +785,10 @@ class Session:
     def _unsubscribe(self, subscription: Subscription) -> None:
         if self._subscriptions.remove(subscription):
             told = self.account.sublist.told
-            self.account.unsubscribe(subscription)
+            following = self.account.unsubscribe(subscription)
             self._ops_more += ops_of(subscription.subject, self.account.sublist.told - told)
+            if following is not None:
+                self._node.give_up_followed(following)
 
     def _ping(self, op: Ping) -> None:
         self.send(encoder.PONG)
@@ -843,6 +859,28 @@ class _Filtered:
             self._to.receive(rest)
         else:
             self._to._receive_for_each(left, rest, is_late=True)
+
+
+class _Followed:
+    """A subscription that has come, and that very many imports follow. Postponable: the client is
+    not heard before they have."""
+
+    __slots__ = ("_following", "_of")
+
+    def __init__(self, of: Session, following: Following) -> None:
+        self._of = of
+        self._following = following
+
+    def receive(self, now: int) -> None:
+        """Have as many of them follow as a turn has time for."""
+        of, following, router = self._of, self._following, self._of.account.router
+        while not following.is_over and router.has_time:
+            router.spend(_DELIVERIES_OF_FOLLOWED * following.go_on())
+        if not following.is_over:
+            of.answers.postpone(self)
+            of.answers.look_again()
+        else:
+            of.accept()
 
 
 class _HeardLater:

@@ -1,5 +1,7 @@
 """The subscription list, case by case; its model is `tests/models/test_sublist_model.py`."""
 
+import sys
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -283,3 +285,87 @@ def test_answers_that_reach_many_weigh_more_in_the_cache(
     sublist.match(b"a.99")
     assert sublist.remove(one)
     assert sublist._weight == 10 * len(sublist._matches)
+
+
+def branching(sublist: Sublist, stars: int = 13) -> tuple[bytes, list[Subscription]]:
+    """Have patterns of which a subject meets every one; return it, and those that it reaches."""
+    reached: list[Subscription] = []
+    for number in range(1 << stars):
+        tokens = [b"*" if number >> place & 1 else b"a" for place in range(stars)]
+        end = b"y" if number % 100 else b"x"
+        made = subscribe(sublist, b".".join([*tokens, end]))
+        if end == b"x":
+            reached.append(made)
+    reached.append(subscribe(sublist, b"a.>"))
+    return b"a." * stars + b"x", reached
+
+
+def test_a_subject_that_meets_many_patterns_is_looked_up_in_steps(
+    sublist: Sublist, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """65,536 of them took 20 ms for each subject, in one go."""
+    monkeypatch.setattr(sublist_module, "_NODES_OF_STEP", 512)
+    subject, reached = branching(sublist)
+    looked_at = [sublist.looked_at]
+    while (match := sublist.match_in_steps(subject, 1000)) is None:
+        looked_at.append(sublist.looked_at)
+    assert set(match.plain) == set(reached)
+    assert sublist.match_in_steps(subject, 0) is match is sublist.match(subject)
+    steps = [after - before for before, after in pairwise(looked_at)]
+    assert len(steps) > 10 and max(steps) < 1000 + 2 * 512
+    in_steps = sublist.looked_at
+    other = Sublist()
+    other.insert_all(list(sublist))
+    other.match(subject)
+    assert in_steps == other.looked_at, "nothing is looked at twice"
+    assert set(sublist.match(b"a" + subject[1:]).plain) == set(reached)
+
+
+def test_what_meets_few_is_looked_up_at_once(sublist: Sublist) -> None:
+    deep = b".".join([b"a"] * 15)
+    made = [subscribe(sublist, deep), subscribe(sublist, b"a.b")]
+    for subject, found in ((deep, made[:1]), (b"a.b", made[1:]), (b"a..b", []), (deep + b".", [])):
+        match = sublist.match_in_steps(subject, 1)
+        while match is None:
+            match = sublist.match_in_steps(subject, 1)
+        assert match.plain == found
+
+
+def test_interest_that_changes_again_and_again_does_not_keep_a_subject_from_being_looked_up(
+    sublist: Sublist, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sublist_module, "_NODES_OF_STEP", 512)
+    subject, reached = branching(sublist)
+    turns = 0
+    while (match := sublist.match_in_steps(subject, 100)) is None:
+        turns += 1
+        reached.append(subscribe(sublist, subject))
+        assert sublist.match_in_steps(b"a." * 13 + b"%d" % turns, sys.maxsize), "as others ask"
+    assert turns == 1 and set(match.plain) == set(reached)
+
+
+def test_many_look_ups_that_nobody_goes_on_with_hold_up_nobody(
+    sublist: Sublist, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sublist_module, "_NODES_OF_STEP", 512)
+    _, _ = branching(sublist)
+    subjects = [b"a." * 13 + b"%d" % number for number in range(30)]
+    for _ in range(2):
+        asked = [sublist.match_in_steps(subject, 1) for subject in subjects]
+        assert asked.count(None) <= sublist_module._SEARCHES_MAX
+        subscribe(sublist, b"other")
+    assert len(sublist._searches) + len(sublist._cut_short) <= sublist_module._SEARCHES_MAX
+
+
+def test_what_holds_after_a_prefix_is_not_looked_for_among_very_many_patterns(
+    sublist: Sublist,
+) -> None:
+    subject, _ = branching(sublist)
+    prefix = subject.rpartition(b".")[0]
+    before = sublist.looked_at
+    assert sublist.match_below(prefix, 1) is None
+    assert sublist.looked_at - before < 2 * sublist_module._BRANCHES_OF_PREFIX
+    other = Sublist()
+    few = [subscribe(other, b"b." * 14 + b"*"), subscribe(other, b"*." * 14 + b"*")]
+    match = other.match_below(b"b." * 13 + b"b", 1)
+    assert match is not None and set(match.plain) == set(few)

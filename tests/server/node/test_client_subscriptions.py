@@ -64,3 +64,12 @@ def test_all_are_closed_together(subscriptions: ClientSubscriptions) -> None:
     made = [subscriptions.add(Sub(b"a", b"", b"%d" % sid), OUTLET) for sid in range(3)]
     assert subscriptions.close() == made and all(each.closed for each in made)
     assert len(subscriptions) == 0
+
+
+def test_closed_ones_are_known_until_they_are_taken(subscriptions: ClientSubscriptions) -> None:
+    made = [subscriptions.add(Sub(b"a", b"", b"%d" % sid), OUTLET) for sid in range(3)]
+    subscriptions.silence()
+    assert all(each.closed for each in made) and len(subscriptions) == 3
+    assert subscriptions.close() == made and not len(subscriptions)
+    another = subscriptions.add(Sub(b"a", b"", b"1"), OUTLET)
+    assert subscriptions.close() == [another] and another.closed

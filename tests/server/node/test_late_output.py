@@ -5,16 +5,21 @@ from __future__ import annotations
 import json
 import re
 from itertools import pairwise
+from random import Random
 from typing import Any
 
 import pytest
-from jetstream_server.base.clock import MILLISECOND, SECOND
+from jetstream_server.base.clock import MILLISECOND, MINUTE, SECOND
 from jetstream_server.core import deliveries, promises
+from jetstream_server.core.wildcard_mapping import WildcardMapping
 from jetstream_server.jetstream.api.dispatch import Api
 from jetstream_server.jetstream.catalog.catalog import Catalog
 from jetstream_server.jetstream.consumers.consumer import DUE_TOGETHER
 from jetstream_server.jetstream.output import Publish
 from jetstream_server.node import late_output
+from jetstream_server.node.accounts.service_imports import ServiceImport
+from jetstream_server.node.accounts.service_replies import ResponseTerms
+from jetstream_server.node.accounts.stream_imports import StreamImport
 from jetstream_server.store.vault import MemoryVault
 
 from tests.node_context import node_context
@@ -243,12 +248,20 @@ def test_it_does_not_take_the_time_of_those_who_publish_to_very_many(
     assert heard[-1][1] >= 30 * LISTENERS
 
 
-def test_one_thing_is_sent_whatever_clients_have_used_of_the_turn(client: Any) -> None:
+def test_a_part_of_the_turn_is_for_it_whatever_clients_have_used(client: Any) -> None:
+    """Where others used it all in each turn, one answer was sent in each, to any client."""
     client.say(publishes(0, 20))
-    client.node._deliveries.left = 0
+    left = client.node._deliveries
+    left.left = -100
     sent: list[Any] = []
-    client.node.late.send(lambda account, send: sent.append(send), client.now)
-    assert len(sent) == 1
+
+    def send(account: Any, send: Any) -> None:
+        sent.append(send)
+        left.left -= 5
+
+    client.node.late.send(send, client.now)
+    assert len(sent) == -(-(LISTENERS + 16) // 4 // 5)
+    assert left.are_spent, "which is told when the turn ends"
 
 
 def test_too_much_of_it_holds_up_its_account_and_no_other(
@@ -499,3 +512,49 @@ def test_what_is_withdrawn_keeps_nobody_waiting(
     assert node.has_held, "or it would not be released"
     node.release(node.take_held(), client.now)
     assert not node.workload.promises.holds_up(client.session.answers) and not node.has_held
+
+
+def api(client: Any, verb: bytes, body: dict[str, Any], reply: bytes = b"") -> bytes:
+    text = json.dumps(body).encode()
+    said: bytes = client.say(b"PUB $JS.API.%b %b %d\r\n%b\r\n" % (verb, reply, len(text), text))
+    return said
+
+
+@pytest.mark.parametrize("by", ["service", "stream"])
+def test_nothing_overtakes_it_on_its_way_to_a_client_of_another_account(
+    accounts_node: Any, make_client: Any, monkeypatch: pytest.MonkeyPatch, by: str
+) -> None:
+    """Messages came before the status that said there were none."""
+    monkeypatch.setattr(late_output, "LATE_OF_ACCOUNT_MAX", 100)
+    node = accounts_node
+    a, b = node.accounts["A"], node.accounts["B"]
+    add_streams(node, "A")
+    mapping, terms = (
+        WildcardMapping(b"$JS.API.>", b"$JS.API.>"),
+        ResponseTerms("stream", 2 * MINUTE),
+    )
+    ServiceImport(b, a, mapping, terms, Random(5), is_sharing=False).open()
+    StreamImport(b, a, WildcardMapping(b"in.>", b"in.>")).open()
+    client, importing = make_client(node), make_client(node)
+    for each, user in ((client, b"a"), (importing, b"b")):
+        each.connect(b'{"user":"%b","pass":"x","verbose":false,"headers":true}' % user)
+    add_stream(client)
+    config = {"durable_name": "C", "ack_policy": "none", "filter_subject": "s.none"}
+    api(client, b"CONSUMER.DURABLE.CREATE.S.C", {"stream_name": "S", "config": config})
+    listen(client)
+    importing.say(b"SUB in.1 1\r\nSUB in.2 2\r\n")
+    asks = importing if by == "service" else client
+    client.say(publishes(0, 20))
+    assert node.late.waiting
+    pull = {"batch": 1, "no_wait": True}
+    api(asks, b"CONSUMER.MSG.NEXT.S.C", pull, b"in.1")
+    client.say(b"PUB s.none 1\r\nx\r\n")
+    api(asks, b"CONSUMER.MSG.NEXT.S.C", pull, b"in.2")
+    output = importing.read()
+    while node.next_deadline() == 0:
+        client.say(b"")
+        output += importing.read()
+    assert re.findall(rb"MSG (\S+) \d .*\r\n(\S+)", output) == [
+        (b"in.1", b"NATS/1.0"),
+        (b"s.none", b"x"),
+    ]

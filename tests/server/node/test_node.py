@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from itertools import pairwise
 
+import pytest
 from jetstream_server.core.deliveries import DELIVERIES_OF_TURN_MAX
+from jetstream_server.jetstream.api.dispatch import Api
+from jetstream_server.jetstream.catalog.catalog import Catalog
 from jetstream_server.node import node as node_module
+from jetstream_server.node.node import OPS_OF_FAREWELL
+from jetstream_server.node.session_queue import SessionQueue
 from jetstream_server.protocol.ops import PubRun
+from jetstream_server.store.vault import MemoryVault
+
+from tests.node_context import node_context
 
 
 def test_what_waits_for_the_disk_leaves_only_when_released(node, make_client):
@@ -130,7 +139,8 @@ def test_what_a_client_that_is_gone_had_subscribed_to_goes_in_pieces(node, make_
         node.run(client.now)
         counts.append(sublist.count - before)
     assert other.read().count(b"NATS/1.0 503") == 4
-    assert counts == [6000, 4000, 2000, 0]
+    # What went between turns went instead of what the next one had taken out.
+    assert counts == [7000, *range(7000, -1, -1000)]
 
 
 def test_what_many_who_go_at_once_had_subscribed_to_goes_in_pieces(node, make_client):
@@ -148,7 +158,25 @@ def test_what_many_who_go_at_once_had_subscribed_to_goes_in_pieces(node, make_cl
     while node.next_deadline() == 0:
         node.run(clients[0].now)
         counts.append(sublist.count - before)
-    assert counts == [8000, 6000, 4000, 2000, 0]
+    assert counts == [9000, *range(9000, -1, -1000)]
+
+
+def test_many_who_have_gone_and_are_heard_to_the_end_take_turns(node, make_client, monkeypatch):
+    """To forget somebody counted for nothing, so a thousand were forgotten in a turn."""
+    monkeypatch.setattr(node, "_fed", SessionQueue(10 * (1 + OPS_OF_FAREWELL)))
+    clients = [make_client(node) for _ in range(50)]
+    for client in clients:
+        client.connect()
+    node.to_read = 0  # what they say now is read when it is acted on
+    for client in clients:
+        client.session.feed(b"PUB a 0\r\n\r\n")
+        node.close_session(client.session, "Client Closed", client.now)
+    counts = [len(node.sessions)]
+    while node.sessions:
+        node.run(clients[0].now)
+        counts.append(len(node.sessions))
+    assert counts[0] == 50 and len(counts) >= 6
+    assert node.stats.traffic.in_msgs == 50
 
 
 def test_subscriptions_that_end_with_one_message_go_in_turns(node, make_client, monkeypatch):
@@ -172,3 +200,89 @@ def test_subscriptions_that_end_with_one_message_go_in_turns(node, make_client, 
     assert sublist.count == 1
     assert all(before - after <= 3 for before, after in pairwise([11, *counts]))
     assert client.say(b"SUB news 1\r\nPUB news 1\r\nz\r\n").count(b"MSG news ") == 2
+
+
+HEARD = 50
+
+
+@pytest.fixture
+def delivering(node, make_client, monkeypatch):
+    """Return a client to whom a consumer delivers, of a node that holds little for the disk."""
+    monkeypatch.setattr(node_module, "HELD_MAX", HEARD // 5)
+    account = node.accounts["$G"]
+    account.catalog = Catalog(node_context(node, account), MemoryVault())
+    Api(account.catalog).subscribe()
+    client = make_client(node)
+    client.connect()
+    client.say(b"SUB d 1\r\n")
+    body = b'{"name":"S","subjects":["x.>"],"storage":"memory"}'
+    client.say(b"PUB $JS.API.STREAM.CREATE.S r %d\r\n%b\r\n" % (len(body), body))
+    body = b'{"stream_name":"S","config":{"durable_name":"c","deliver_subject":"d",'
+    body += b'"ack_policy":"none"}}'
+    client.say(b"PUB $JS.API.CONSUMER.CREATE.S.c r %d\r\n%b\r\n" % (len(body), body))
+    while node.next_deadline() == 0:
+        client.say(b"")
+    return client
+
+
+def published(client):
+    """Publish messages, one in each turn, which a flush goes on through; return what it holds."""
+    node, held = client.node, []
+    for number in range(HEARD):
+        client.session.feed(b"PUB x.%d 0\r\n\r\n" % number)
+        node.run(client.now)
+        held += node.take_held()
+    assert client.read() == b""
+    return held
+
+
+def released(client, held):
+    client.node.release(held, client.now)
+    data = client.read()
+    while client.node.has_held or client.node.next_deadline() == 0:
+        data += client.say(b"")
+    return data
+
+
+def test_consumers_deliver_no_more_while_much_waits_for_a_flush(delivering):
+    """What forty turns had delivered left in one go: 50 ms."""
+    node = delivering.node
+    held = published(delivering)
+    assert node_module.HELD_MAX < sum(len(sends) for _, sends in held) <= node_module.HELD_MAX + 2
+    assert node.next_deadline() != 0, "no turn helps before the flush is over"
+    assert delivering.say(b"PING\r\n") == b"PONG\r\n"
+    subjects = re.findall(rb"MSG (x\.\d+) 1", released(delivering, held))
+    assert subjects == [b"x.%d" % number for number in range(HEARD)]
+
+
+def test_they_go_on_when_the_flush_has_failed(delivering):
+    node = delivering.node
+    held = published(delivering)
+    before = sum(len(sends) for _, sends in held)
+    node.drop(held)
+    assert node.next_deadline() == 0
+    subjects = re.findall(rb"MSG (x\.\d+) 1", released(delivering, []))
+    assert subjects == [b"x.%d" % number for number in range(before, HEARD)]
+
+
+def test_a_full_disk_keeps_nobody_from_making_room(delivering):
+    node = delivering.node
+    node.disk_full = "no space left"
+    held = published(delivering)
+    assert sum(len(sends) for _, sends in held) == HEARD
+    node.disk_full = ""
+    assert node._held_count == HEARD
+    released(delivering, held)
+    assert node._held_count == 0
+
+
+def test_a_disk_that_fills_up_meanwhile_does_so_neither(delivering):
+    node = delivering.node
+    held = published(delivering)
+    node.disk_full = "no space left"
+    node.run(delivering.now)
+    while node.next_deadline() == 0:
+        node.run(delivering.now)
+    held += node.take_held()
+    assert sum(send.count for _, sends in held for send in sends) == HEARD
+    assert released(delivering, held).count(b"MSG x.") == HEARD

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from itertools import groupby, pairwise
 from random import Random
 from types import SimpleNamespace
 
 import pytest
 from jetstream_server.base.errors import StoreError
+from jetstream_server.core import sublist as sublist_module
 from jetstream_server.core.answers import Answers
-from jetstream_server.core.deliveries import DELIVERIES_OF_TURN_MAX, Deliveries
+from jetstream_server.core.deliveries import (
+    DELIVERIES_OF_TURN_MAX,
+    NODES_OF_SUBJECT,
+    Deliveries,
+)
 from jetstream_server.core.subject import matches
-from jetstream_server.core.sublist import Sublist
+from jetstream_server.core.sublist import Match, Sublist
 from jetstream_server.core.subscription import Stretch, Subscription
+from jetstream_server.node import router as router_module
 from jetstream_server.node.router import Router
 from jetstream_server.protocol.ops import PubRun
 
@@ -409,6 +416,37 @@ def test_subjects_that_are_new_take_time_as_well(sublist):
 
 
 @pytest.mark.parametrize("is_server", [False, True])
+def test_a_subject_that_meets_many_patterns_takes_turns(sublist, monkeypatch, is_server):
+    """65,536 of them held everybody up for 20 ms with each subject."""
+    monkeypatch.setattr(sublist_module, "_NODES_OF_STEP", 100)
+    turns, publisher = Turns(sublist, 100), Publisher()
+    heard = Recorder()
+    for number in range(1 << 13):
+        tokens = [b"*" if number >> place & 1 else b"a" for place in range(13)]
+        end = b"%d" % (number % 2000)
+        sublist.insert(Subscription(b".".join([*tokens, end]), heard, sid=b"1"))
+    few = listen(sublist, b"b")
+    run = run_of(b"b", b"a." * 13 + b"7", b"b", b"a." * 13 + b"7", b"a." * 13 + b"none")
+    looked_at = []
+    if is_server:
+        assert turns.router.route(run, None, 0) == run.count
+    else:
+        begin = turns._begin
+
+        def noted():
+            assert turns.deliveries.are_spent, "or somebody else has the same again in this turn"
+            looked_at.append(sublist.looked_at)
+            begin()
+
+        monkeypatch.setattr(turns, "_begin", noted)
+        assert turns.publish(run, publisher) > 20
+        most = 10 * NODES_OF_SUBJECT + 2 * 100 + 2 * sublist_module._BRANCHES_OF_PREFIX
+        assert max(after - before for before, after in pairwise(looked_at)) < most
+        assert publisher.unheard == [4]
+    assert few.messages == [0, 2] and sorted(heard.messages) == [1] * 5 + [3] * 5
+
+
+@pytest.mark.parametrize("is_server", [False, True])
 def test_nobody_gets_a_stretch_without_messages_when_the_time_is_up(sublist, is_server):
     turns, publisher = Turns(sublist, 100, 1), Publisher()
     heard = listen(sublist, b"*.x.*")
@@ -518,3 +556,52 @@ def test_who_publishes_to_a_group_does_not_wait_for_who_publishes_to_many(sublis
     deliveries.left = -1
     answers = Answers(SimpleNamespace(backlog_bytes=0), lambda: None)
     assert router.route(run_of(b"q", b"q"), None, 0, answers=answers) == 2
+
+
+@pytest.mark.parametrize("is_wide", [False, True])
+@pytest.mark.parametrize("clients", [1, 7, 300])
+@pytest.mark.parametrize("odd", ["none", "within", "weight", "alone"])
+def test_whom_a_subject_reaches_costs_as_much_however_it_is_counted(
+    monkeypatch, is_wide, clients, odd
+):
+    monkeypatch.setattr(router_module, "COST_AT_ONCE_MAX", 20 if is_wide else 10_000)
+    receivers = [Recorder() for _ in range(clients)]
+    plain = [
+        Subscription(b"a", receivers[n % clients], outlet=receivers[n % clients])
+        for n in range(300)
+    ]
+    groups = [[Subscription(b"a", receivers[0], queue=b"q", outlet=receivers[0])] * 2]
+    if odd == "within":
+        plain[5] = Subscription(b"a", receivers[0], weight=4)
+    elif odd == "weight":
+        plain[5].weight = 4
+    elif odd == "alone":
+        groups.append([Subscription(b"a", receivers[0], queue=b"r", outlet=receivers[0])])
+    targets = router_module.Targets(Match(plain, groups))
+    assert targets.is_within == (odd == "within")
+    assert targets.singly == 3 + 4 * (odd == "within")
+    more = {"none": 0, "within": 3, "weight": 3, "alone": 2}[odd]
+    assert targets.cost == 300 + 1 + 1 + more
+    if is_wide:
+        assert targets.repeats == (clients < 300 or odd in ("alone",))
+        assert len(targets.queues) == 1
+        outlets = [each.outlet or each for each in targets.plain]
+        assert len(list(groupby(outlets))) == len(set(outlets)), "those of one are together"
+    assert set(targets.plain) >= set(plain)
+
+
+@pytest.mark.parametrize("left", [DELIVERIES_OF_TURN_MAX, -1])
+def test_what_is_delivered_one_by_one_is_taken_off_when_it_is_delivered(sublist, failures, left):
+    """Many groups, and messages that are not small: the turn's last part was used up by messages
+    for which there was no time then."""
+    deliveries = Deliveries()
+    router = Router(sublist, Random(1), failures.append, deliveries=deliveries)
+    members = [listen(sublist, b"q", queue=b"g%d" % (n // 2)) for n in range(60)]
+    for group in sublist.match(b"q").queues:
+        for member in group:
+            member.weight = 4  # as those of other accounts have
+    run = PubRun.of((b"q", b"", b"", b"x" * 200) for _ in range(50))
+    deliveries.left = left
+    answers = Answers(SimpleNamespace(backlog_bytes=0), lambda: None)
+    assert router.route(run, None, 0, answers=answers) == 50
+    assert sum(len(member.messages) for member in members) == 30 * 50

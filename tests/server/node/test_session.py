@@ -15,7 +15,7 @@ from jetstream_server.node.auth.auth import Authenticator, User
 from jetstream_server.node.auth.expected_replies import ResponseRules
 from jetstream_server.node.auth.permissions import PermissionRules, SubjectRules
 from jetstream_server.node.node import Node
-from jetstream_server.node.session import DELIVERIES_OF_FILTERED, PLACES_OF_OP
+from jetstream_server.node.session import DELIVERIES_OF_FILTERED, PLACES_OF_OP, Session
 
 
 def test_the_first_bytes_are_an_info_line(node, make_client):
@@ -396,6 +396,52 @@ def test_to_look_who_takes_a_request_takes_turns(make_node, make_client, many, s
     assert len(left) > 2 and min(left) > -8 * DELIVERIES_OF_TURN_MAX
 
 
+def test_to_ask_who_takes_something_counts_what_is_looked_at(make_node, make_client):
+    denied = [f"in.{'*.' * (n % 12)}{n}.x" for n in range(1000)]
+    ann, _ = restricted(make_node, make_client, SubjectRules(deny=denied))
+    ann.say(b"SUB > 1\r\n")
+    subscription, left = ann.session.subscriptions[b"1"], ann.node._deliveries
+    rules, before = ann.session._rights.permissions.subscribe, left.left
+    looked_at = rules.looked_at
+    assert subscription.takes(b"in.a.b.c.d.e.f.g.h.i.j.x", None)
+    more = (rules.looked_at - looked_at) // 3
+    assert more > 1 and before - left.left == DELIVERIES_OF_FILTERED + more
+
+
+@pytest.mark.parametrize("many", [60, 3000])
+@pytest.mark.parametrize("group", [b"", b"g ", b"%d "])
+def test_to_ask_many_who_takes_a_request_takes_turns(
+    make_node, make_client, monkeypatch, many, group
+):
+    """A hundred requests and 3,000 members of a group, of whom none may be sent them, kept others
+    waiting for 180 ms."""
+    asked = []
+    chooses = Session.chooses
+
+    def counted(self, *about):
+        asked[-1] += 1
+        return chooses(self, *about)
+
+    monkeypatch.setattr(Session, "chooses", counted)
+    ann, root = restricted(make_node, make_client, SubjectRules(deny=["in.secret"]))
+    ann.say(
+        b"".join(b"SUB in.> %b%d\r\n" % (group.replace(b"%d", b"%d" % n), n) for n in range(many))
+    )
+    node, requests = root.node, 40 if many > 1000 else 1000
+    while node.next_deadline() == 0:
+        node.run(root.now)
+    root.connect(b'{"auth_token":"t","verbose":false,"headers":true,"no_responders":true}')
+    root.say(b"SUB r 1\r\n")
+    root.session.feed(b"PUB in.secret r 0\r\n\r\n" * requests)
+    told = b""
+    while node.next_deadline() == 0:
+        asked.append(0)
+        node.run(root.now)
+        told += root.read()
+    assert told.count(b" 503\r\n") == requests
+    assert sum(asked) >= many * requests and max(asked) <= 7_000
+
+
 @pytest.mark.parametrize("many", [1, 100])
 def test_what_may_not_be_sent_does_not_count_towards_the_end(make_node, make_client, many):
     ann, root = restricted(make_node, make_client, SubjectRules(deny=["in.secret"]))
@@ -460,6 +506,36 @@ def test_another_member_of_a_group_is_sent_what_one_may_not_be_sent(three, is_ne
     from_ann, from_cid = ann.read(), cid.read()
     assert b"in.secret" not in from_ann and from_cid.count(b"MSG in.secret") == 20
     assert from_ann.count(b"MSG in.a") + from_cid.count(b"MSG in.a") == 20 and b"in.a" in from_ann
+
+
+def test_whoever_is_cut_off_gets_no_share_of_a_group_any_more(node, make_client):
+    """Its connection is closed at the end of the turn; until then its share was lost."""
+    publisher, *members = [make_client(node) for _ in range(3)]
+    for client in (publisher, *members):
+        client.connect()
+        client.say(b"SUB q g 1\r\n" if client is not publisher else b"")
+    members[0].session.feed(b"NO SUCH THING\r\n")
+    publisher.session.feed(b"PUB q 0\r\n\r\n" * 50)
+    node.run(publisher.now)
+    assert members[0].session.closing and b"MSG" not in members[0].read()
+    assert members[1].read().count(b"MSG q 1 ") == 50
+    assert members[0].session.subscription_count == 1, "which /connz tells of it"
+
+
+def test_who_asks_only_itself_and_those_who_may_not_hear_it_is_told_so(three):
+    ann, bob, _ = three
+    ann.say(b"SUB in.* 1\r\n")
+    bob.connect(b'{"auth_token":"t","verbose":false,"headers":true,"no_responders":true}')
+    for own in bob.session.subscriptions.values():
+        assert not own.is_filtered
+    bob.connect(
+        b'{"auth_token":"t","verbose":false,"headers":true,"no_responders":true,"echo":false}'
+    )
+    bob.say(b"SUB r 1\r\nSUB in.> 2\r\n")
+    # As after a change of rights, until it is looked at again.
+    bob.session.subscriptions[b"2"].is_filtered = True
+    assert b" 503\r\n" in bob.say(b"PUB in.secret r 0\r\n\r\n")
+    assert bob.say(b"PUB in.open r 0\r\n\r\n") == b"" and ann.read().count(b"MSG in.open") == 1
 
 
 @pytest.mark.parametrize("group", [b"", b"q "])

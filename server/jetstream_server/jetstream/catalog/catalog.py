@@ -61,7 +61,7 @@ RESTORES_MAX = 16
 TURN_BYTES = 4 * OUTBOX_LOW_BYTES  # delivered by all consumers of an account
 TURN_MESSAGES = 12_000  # likewise: of a stream in memory each takes nearly a microsecond
 # How much of what is due at the same time is done in one turn, in some 10 ms each.
-TIMERS_OF_TURN_MAX = 150
+TIMERS_OF_TURN_MAX = 100
 _PROMISED_RETRY_NS = MILLISECOND  # how soon it is looked again whether it has arrived
 ADVANCED_OF_TURN_MAX = 100  # consumers, of some 50 microseconds
 
@@ -207,8 +207,8 @@ class Catalog:
         Args:
             names_storage: the request says which storage. Then, as in the genuine server, there
                 must be room for the stream a second time, even if it exists already.
-            at_once: the stream listens to all its subjects when this returns, no matter how many;
-                otherwise whoever asked calls `subscribe_more` until it does.
+            at_once: the stream listens to all its subjects when this returns, and copies from all
+                its sources, no matter how many; otherwise whoever asked waits for `listening`.
             compared: what `compare_subjects` has just found out.
 
         Raises:
@@ -458,7 +458,7 @@ class Catalog:
         stream.store.leave_to(self.context.remains.take)
         self.streams[stream.name] = stream
         stream.subscribe(at_once=at_once)
-        stream.sourcing.follow_config(now, foreseen)
+        stream.sourcing.follow_config(now, foreseen, at_once=at_once)
         for copying in list(self.context.copying):
             copying.origin_appeared(stream.name, now)
 
@@ -565,7 +565,7 @@ class Catalog:
         context.notice_interest()
         if context.deadlines.next_at <= now:
             self._tick(now)
-        if context.ready:
+        if context.ready and not context.workload.is_laden:
             self._deliver(now)
         if context.reporting:
             self._save_reported(now)
@@ -618,7 +618,9 @@ class Catalog:
 
     def next_deadline(self) -> int | None:
         """Return when `run` has something to do, 0 for at once, None for never."""
-        return 0 if self.context.ready else self.context.deadlines.next_deadline()
+        context = self.context
+        is_due = context.ready and not context.workload.is_laden
+        return 0 if is_due else context.deadlines.next_deadline()
 
     def outlet_drained(self, outlet: Outlet) -> None:
         """A client reads again; consumers that held messages back for it go on."""

@@ -15,9 +15,10 @@ from jetstream_server.base.clock import NEVER
 from jetstream_server.base.errors import StoreError
 from jetstream_server.core.containment import UNCONTAINED, Containment
 from jetstream_server.core.deliveries import Deliveries
-from jetstream_server.core.sublist import Sublist
+from jetstream_server.core.sublist import Sublist, Watcher
 from jetstream_server.core.subscription import Subscription
 from jetstream_server.jetstream.output import Output
+from jetstream_server.node.accounts.following import FOLLOWED_AT_ONCE, Following
 from jetstream_server.node.accounts.service_replies import ServiceReplies
 from jetstream_server.node.accounts.subject_mappings import SubjectMappings
 from jetstream_server.node.router import Router
@@ -135,12 +136,12 @@ class Account:
             self.catalog.put_off(now)
 
     def ready_count(self) -> int:
-        """Return how many consumers are to deliver."""
+        """Return how many consumers are to deliver, and may."""
         if self.catalog is None:
             return 0
         context = self.catalog.context
         context.notice_interest()
-        return len(context.ready)
+        return 0 if context.workload.is_laden else len(context.ready)
 
     @property
     def timers_run(self) -> int:
@@ -176,10 +177,22 @@ class Account:
         """Return whether no further client may connect."""
         return 0 <= self.limits.connections_max <= len(self.clients)
 
-    def subscribe(self, subscription: Subscription) -> None:
-        """Add a client's subscription."""
-        self.sublist.insert(subscription)
+    def subscribe(self, subscription: Subscription) -> Following | None:
+        """Add a client's subscription; return the imports that have yet to follow it, None if all
+        have."""
+        watchers = self.sublist.enter(subscription)
+        return self._followed_by(watchers, subscription, comes=True) if watchers else None
 
-    def unsubscribe(self, subscription: Subscription) -> None:
-        """Remove a client's subscription."""
-        self.sublist.remove(subscription)
+    def unsubscribe(self, subscription: Subscription) -> Following | None:
+        """Remove a client's subscription; the same for the imports that followed it."""
+        watchers = self.sublist.leave(subscription)
+        return self._followed_by(watchers, subscription, comes=False) if watchers else None
+
+    def _followed_by(
+        self, watchers: list[Watcher], subscription: Subscription, *, comes: bool
+    ) -> Following | None:
+        following = Following(self.sublist, subscription, watchers, comes=comes)
+        if len(watchers) > FOLLOWED_AT_ONCE:
+            return following
+        following.finish()
+        return None

@@ -138,7 +138,7 @@ class StreamImport:
             is_filtered=True,
         )
         told = self._exporter.sublist.told
-        self._exporter.subscribe(self._shadows[sub])
+        self._exporter.sublist.insert(self._shadows[sub])
         self._importer.sublist.told += self._exporter.sublist.told - told
 
     def removed(self, sub: Subscription) -> None:
@@ -146,7 +146,7 @@ class StreamImport:
         try:
             shadow = self._shadows.pop(sub, None)
             if shadow is not None:
-                self._exporter.unsubscribe(shadow)
+                self._exporter.sublist.remove(shadow)
         except Exception as error:
             self._importer.containment.contain(error, 0)
 
@@ -253,9 +253,10 @@ class Shadow:
 
     def chooses(self, subscription: Subscription, subject: bytes, sender: Sender | None) -> bool:
         """Tell whether messages come through, and whoever is behind takes them."""
-        if subscription.closed or not self.takes(sender):
-            return False
         original = self.original
+        # Of very many that end together the shadows are taken out later than these.
+        if subscription.closed or original.closed or not self.takes(sender):
+            return False
         return not original.is_filtered or original.takes(self._renaming.forward(subject), sender)
 
     def takes(self, sender: Sender | None) -> bool:

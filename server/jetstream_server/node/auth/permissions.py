@@ -83,6 +83,9 @@ class SubjectRules:
         self._deny = _PermissionEntries(deny, effort)
         self._decisions: dict[tuple[bytes, bytes], bool] = {}
         self._further: dict[tuple[bytes, bytes], bool] = {}
+        # The last message that was decided on, and for which queue: very many clients may have the
+        # same rules, and listen to it.
+        self._last = b"", b"", False
 
     @property
     def is_open(self) -> bool:
@@ -141,9 +144,14 @@ class SubjectRules:
 
     def delivers(self, subject: bytes, queue: bytes = b"") -> bool:
         """Return whether a message may be sent to a permitted subscription."""
-        if self._deny.match(subject, queue):
-            return False
-        return self._allow is None or self._allow.match(subject, queue)
+        last_subject, last_queue, delivers = self._last
+        if subject == last_subject and queue == last_queue and subject:
+            return delivers
+        delivers = not self._deny.match(subject, queue) and (
+            self._allow is None or self._allow.match(subject, queue)
+        )
+        self._last = subject, queue, delivers
+        return delivers
 
 
 def _entry(text: str) -> tuple[bytes, bytes]:

@@ -442,6 +442,21 @@ def test_timers_come_before_deliveries() -> None:
     assert catalog.next_deadline() == START + 9
 
 
+def test_nobody_delivers_while_much_waits_for_a_flush_but_timers_run() -> None:
+    catalog, log = make_catalog(), []
+    context = catalog.context
+    context.workload.is_laden = True
+    context.wake(Runnable(log, "a"))
+    context.deadlines.schedule(Runnable(log, "due"), START)
+    context.deadlines.schedule(Runnable(log, "late"), START + 9)
+    catalog.run(START)
+    assert log == ["tick due"] and catalog.next_deadline() == START + 9
+    context.workload.is_laden = False
+    assert catalog.next_deadline() == 0
+    catalog.run(START)
+    assert log == ["tick due", "advance a"]
+
+
 def test_who_wakes_while_others_deliver_goes_next_turn() -> None:
     catalog, log = make_catalog(), []
     again = Runnable(log, "again")

@@ -6,6 +6,7 @@ import sys
 from types import SimpleNamespace
 
 import pytest
+from jetstream_server.core.workload import Workload
 from jetstream_server.node.accounts.account import ClientLimits
 from jetstream_server.node.auth.auth import User
 from jetstream_server.structures.deadline_heap import DeadlineHeap
@@ -31,7 +32,10 @@ class Catalog:
         self.turns = []
         self.deadline = deadline
         self.context = SimpleNamespace(
-            ready={}, deadlines=DeadlineHeap(), notice_interest=lambda: None
+            ready={},
+            deadlines=DeadlineHeap(),
+            notice_interest=lambda: None,
+            workload=Workload(),
         )
 
     def run(self, now):

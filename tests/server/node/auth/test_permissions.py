@@ -160,3 +160,13 @@ def test_a_subject_is_not_compared_with_many_entries_one_by_one() -> None:
         assert rules.reaches_further(b"d.%d.>" % number, b"q")
         assert not rules.reaches_further(b"q.x.%d.>" % number, b"q")
     assert 0 < rules.looked_at - looked_at < 100 * 60
+
+
+def test_a_message_is_decided_on_once_for_all_who_listen_under_the_same_rules():
+    rules = SubjectRules(deny=["a.*.no", "a.q g"])
+    for _ in range(2):
+        looked_at = rules.looked_at
+        assert [rules.delivers(b"a.b.no") for _ in range(100)] == [False] * 100
+        assert rules.looked_at - looked_at < 100
+        assert rules.delivers(b"a.q") and not rules.delivers(b"a.q", b"g")
+        assert rules.delivers(b"a.q") and rules.delivers(b"a.b.yes")
