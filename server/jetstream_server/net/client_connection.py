@@ -55,10 +55,12 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=_HELD_BYTES_MAX)
         host, port = peer_of(transport)
-        now = self._pump.clock.now()
-        self._session = self._pump.node.open_session(host, port, now, self._listener)
+        now, node = self._pump.clock.now(), self._pump.node
+        if node.is_full:
+            self._pump.departures.make_room()
+        self._session = node.open_session(host, port, now, self._listener)
         self._pump.connections[self._session] = self
-        if self._pump.node.lame_duck is not None:
+        if node.lame_duck is not None:
             self._session.close("Server Shutdown")  # it came before the listeners closed
         self._pump.wake()
 

@@ -57,6 +57,13 @@ class Departures:
         if self._waiting:
             self._wake()
 
+    def make_room(self) -> None:
+        """Have whoever waits longest leave, although there is no time for it: somebody comes who
+        needs the place."""
+        if self._waiting:
+            self._left = max(self._left, 1)
+            self._go_on()
+
     def finish(self) -> None:
         """Have all of them leave: there are no more turns."""
         while self._waiting:

@@ -250,7 +250,10 @@ class Pump:
         elif self._commit.is_stalled:
             self._waiting = held + self._waiting
             self.node.workload.promises.forget()
-        elif not failures:
+        elif failures:
+            # What the disk refused is removed, and not tried again: that goes with the next flush.
+            self._waiting = held + self._waiting
+        else:
             self.node.release(held, now)
 
     # -- sockets and timers ------------------------------------------------------------------

@@ -162,7 +162,9 @@ class Node:
         self._strangers = SessionQueue(OPS_OF_STRANGERS_MAX)  # who have not signed in
         self.touched: dict[Session, None] = {}  # with output for the pump to write
         self._held: Held = []  # output that waits for the next flush
-        self._held_count = 0  # how much that is, with what waits for the flush under way
+        # How much that is, with what waits for the flush under way; and whether one has ended since
+        # the last turn.
+        self._held_count, self._has_flushed = 0, False
         # Subscriptions of clients that are gone, which are yet to be taken out.
         self._given_up: deque[tuple[Account, list[Subscription], ClosedConnection | None]] = deque()
         # Those that were taken out, and that very many imports followed.
@@ -193,6 +195,11 @@ class Node:
         if name not in self.accounts:
             self.accounts[name] = self.make_account(name)
         return self.accounts[name]
+
+    @property
+    def is_full(self) -> bool:
+        """Return whether no further client may connect."""
+        return len(self.sessions) >= self.options.max_connections
 
     def open_session(
         self, host: str, port: int, now: int, listener: Listener | None = None
@@ -364,6 +371,7 @@ class Node:
         # Until the next turn is over: much comes between turns, as when connections end.
         self._given_up_left = GIVEN_UP_OF_TURN_MAX
         self._reviewed_left = REVIEWED_OF_TURN_MAX
+        self._has_flushed = False
         workload.end(is_long=self._deliveries.are_spent)
 
     def _run_sessions(self, now: int, *, is_short: bool) -> None:
@@ -529,6 +537,7 @@ class Node:
             self._send(account, sends, now)
         self.workload.promises.flush_ended()
         self._note_delivered()
+        self._has_flushed = True
         self._weigh_held()
         if self._stirred:
             self._run_accounts(now)
@@ -545,14 +554,18 @@ class Node:
                     self.workload.handing.taken(send.weight)
         self.workload.promises.flush_ended()
         self._note_delivered()
+        self._has_flushed = True
         self._weigh_held()
 
     def _weigh_held(self) -> None:
-        """Have consumers deliver no more while much waits for a flush, and go on after that. Nobody
-        knows when a full disk takes it, and some of what they wait for makes room."""
+        """Have consumers deliver no more while much waits for a flush, and go on after that: for a
+        turn even if others have as much waiting by then, or consumers might wait for as long as
+        others are busy. Nobody knows when a full disk takes it, and some of what they wait for
+        makes room."""
         workload = self.workload
         was_laden = workload.is_laden
-        workload.is_laden = self._held_count > HELD_MAX and not self.disk_full
+        is_much = self._held_count > HELD_MAX and not self._has_flushed
+        workload.is_laden = is_much and not self.disk_full
         if was_laden and not workload.is_laden:
             for account in self.accounts.values():
                 if account.ready_count():

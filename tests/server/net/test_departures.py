@@ -8,6 +8,8 @@ from typing import Any
 
 from jetstream_server.net.departures import PARTS_OF_TURN, SUBSCRIPTIONS_OF_PART, Departures
 
+from tests.server.net.plug import Plug
+
 
 class Lost:
     """A connection that notes why it left, in the list of all that have."""
@@ -93,6 +95,30 @@ def test_a_crowd_that_goes_at_once_leaves_in_turns(
             assert sum(left.values()) == 4 * PARTS_OF_TURN
             assert max(left.values()) <= PARTS_OF_TURN
             assert {each.reason for each in served.node.closed} <= {"Client Closed", "Read Error"}
+
+    on_loop(main())
+
+
+def test_whoever_comes_takes_the_place_of_somebody_who_waits_to_leave(
+    running: Any,
+    on_loop: Callable[[Awaitable[None]], None],
+) -> None:
+    """Clients that lost their connections together came back and were refused."""
+
+    async def main() -> None:
+        async with running(max_connections=3) as served:
+            clients = [await served.connect() for _ in range(3)]
+            served.pump.departures._left = 0  # for those who left before
+            for connection in list(served.pump.connections.values())[:2]:
+                connection.connection_lost(None)
+            assert len(served.node.sessions) == 3
+            connection = served._connection()
+            connection.connection_made(Plug())
+            assert not connection._session.closing
+            assert len(served.node.sessions) == 3, "the other one waits for its turn"
+            connection.connection_lost(None)
+        for _, writer in clients:
+            writer.close()
 
     on_loop(main())
 

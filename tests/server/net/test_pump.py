@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
+from types import SimpleNamespace
 
 import pytest
 from jetstream_server.base.errors import StoreError
@@ -29,6 +30,7 @@ class HeldFlush:
 
     def run(self):
         assert self.commit.gate.wait(100)
+        self.stalled = self.commit.stalled
         return self.commit.failures
 
 
@@ -38,6 +40,7 @@ class HeldCommit:
     def __init__(self) -> None:
         self.gate = threading.Event()
         self.failures: list[tuple[object, StoreError]] = []
+        self.stalled: list[SimpleNamespace] = []  # operations that are refused
         self.dirty = 0
         self.flushes = 0
         self.settled = 0
@@ -255,6 +258,31 @@ def test_what_was_held_back_during_a_failed_flush_is_dropped_too(listening, unti
             news.publish(b"next", stored=False)
             assert await news.heard() == b"MSG news 1 4\r\n"
             assert await news.heard() == b"next\r\n"
+
+    on_loop(main())
+
+
+def test_what_waited_for_a_full_disk_leaves_with_the_removal_of_what_it_refused(
+    listening, until, on_loop
+):
+    """It was neither sent nor dropped, and others' acks were lost with it."""
+
+    async def main():
+        async with listening() as news:
+            commit, owner = news.commit, object()
+            news.publish(b"1")
+            await until(lambda: commit.flushes == 1)
+            # The stream is removed while the disk refuses it, so that nothing is to be tried again.
+            commit.failures = [(owner, StoreError("no space left on device"))]
+            commit.stalled = [SimpleNamespace(owner=owner)]
+            commit.dirty = 1
+            commit.gate.set()
+            await until(lambda: commit.flushes == 2)
+            assert await news.heard(0.05) == b""
+            commit.failures, commit.stalled = [], []
+            commit.gate.set()
+            assert await news.heard() == b"MSG news 1 1\r\n"
+            assert news.served.node._held_count == 0
 
     on_loop(main())
 

@@ -286,3 +286,20 @@ def test_a_disk_that_fills_up_meanwhile_does_so_neither(delivering):
     held += node.take_held()
     assert sum(send.count for _, sends in held for send in sends) == HEARD
     assert released(delivering, held).count(b"MSG x.") == HEARD
+
+
+def test_they_have_a_turn_after_each_flush_whatever_others_have_held(delivering):
+    """While others had as much held during each flush, consumers delivered nothing."""
+    node, output = delivering.node, delivering.node.accounts["$G"].output
+    held, data = [], b""
+    for number in range(6):
+        if number in (1, 2):
+            delivering.session.feed(b"PUB x.%d 0\r\n\r\n" % number)
+        for _ in range(node_module.HELD_MAX + 1):
+            output.publish(b"elsewhere", b"")
+        node.run(delivering.now)
+        assert node._held_count > node_module.HELD_MAX
+        during, held = held, node.take_held()
+        node.release(during, delivering.now)
+        data += delivering.read()
+    assert re.findall(rb"MSG (x\.\d+) 1", data) == [b"x.1", b"x.2"]

@@ -283,6 +283,20 @@ def test_a_name_that_found_no_room_is_synced_by_the_next_try(disk, owner):
     assert disk.read(A) == b"hello"
 
 
+def test_what_found_no_room_is_not_tried_again_if_its_folder_was_removed_meanwhile(disk, owner):
+    """The flush has failed then, though nothing is stalled: what waited for it has to be told."""
+    commit = GroupCommit(disk)
+    commit.write(owner, BlockFile(A), bytearray(b"hello"), 0, 5)
+    disk.capacity = 2
+    flush = commit.take(1)
+    commit.remove_tree(owner, A.parent)
+    failures = flush.run()
+    commit.complete(flush)
+    assert [who for who, _ in failures] == [owner] == [each.owner for each in flush.stalled]
+    assert not commit.is_stalled and commit.has_fresh
+    assert commit.drain() == []
+
+
 def test_removing_a_folder_forgets_what_waits_for_it(disk, owner):
     commit = GroupCommit(disk)
     commit.write(owner, BlockFile(A), bytearray(b"hello"), 0, 5)
