@@ -36,7 +36,8 @@ class RowAnswers:
         self._reason_at: int | None = None
 
     def note(self, message: Message) -> None:
-        """Note an answer to a row; passed over is what is none, and what is said again.
+        """Note an answer to a row; passed over is what is none, and what is said again. Not counted
+        is the row that commits them: who hears that the batch is lost has its answer.
 
         Raises:
             ProtocolViolationError: no stream answers like that.
@@ -47,10 +48,13 @@ class RowAnswers:
         row = int(number)
         if row in self._taken or row in self._refused:
             return
+        is_commit = row == self._count - 1
         if not len(message.payload or message.headers):
-            self._taken.add(row)
+            if not is_commit:
+                self._taken.add(row)
         elif (refusal := batch_refusal(message, self._count, self._stream, row)) is not None:
-            self._refused.add(row)
+            if not is_commit:
+                self._refused.add(row)
             is_consequence = refusal.err_code == BATCH_INCOMPLETE
             if not is_consequence and (self._reason_at is None or row < self._reason_at):
                 self.reason, self._reason_at = refusal, row

@@ -10,7 +10,8 @@ from zoneinfo import ZoneInfo
 
 _LOCAL = "Local"
 _MACHINE = Path("/etc/localtime")
-_found: set[str] = set()  # names of zones that were read, of which there are some hundreds
+# Zones that were read, of which there are some hundreds; `ZoneInfo` itself keeps the last eight.
+_found: dict[str, tzinfo] = {}
 
 
 def find_zone(name: str) -> tzinfo | None:
@@ -27,11 +28,11 @@ def is_at_hand(name: str) -> bool:
 
 
 def _named(name: str) -> tzinfo | None:
-    try:
-        zone = ZoneInfo(name)
-    except (OSError, ValueError, LookupError):  # names can be paths: of folders, or of nothing
-        return None
-    _found.add(name)
+    if (zone := _found.get(name)) is None:
+        try:
+            zone = _found[name] = ZoneInfo(name)
+        except (OSError, ValueError, LookupError):  # names can be paths: of folders, or of nothing
+            return None
     return zone
 
 

@@ -59,6 +59,17 @@ def test_they_are_complete_without_the_commit() -> None:
     assert answers(count=1).are_complete
 
 
+def test_another_answer_to_the_commit_is_none_to_another_row() -> None:
+    some = answers(answer(0), answer(2), answer(3))
+    assert not some.are_complete and some.first_not_taken == 1
+    some.note(answer(3, error=LOST))
+    assert not some.are_complete
+    some.note(answer(1))
+    assert some.are_complete and some.first_not_taken == 3
+    some.note(answer(3, error=FULL))
+    assert some.reason is not None and some.reason.at == 3
+
+
 def test_what_is_no_answer_to_a_row_is_passed_over() -> None:
     strange = [
         Message(subject, b"1", b"", b"", b'{"error":{"code":400,"err_code":10071}}')

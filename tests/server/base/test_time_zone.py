@@ -25,12 +25,22 @@ def test_zones_by_their_names() -> None:
 
 
 def test_a_zone_is_at_hand_once_it_was_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(time_zone, "_found", set())
+    monkeypatch.setattr(time_zone, "_found", {})
     assert is_at_hand("UTC") and is_at_hand("Local")
     for name, is_found in (("Asia/Tokyo", True), ("Foo/Bar", False), ("Europe", False)):
         assert not is_at_hand(name)
         find_zone(name)
         assert is_at_hand(name) is is_found
+
+
+def test_one_that_is_at_hand_is_not_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of more than eight each was read anew each time, for which nobody was charged."""
+    monkeypatch.setattr(time_zone, "_found", {})
+    names = [f"Etc/GMT+{hour}" for hour in range(1, 13)]
+    zones = [find_zone(name) for name in names]
+    monkeypatch.setattr(time_zone, "ZoneInfo", lambda name: pytest.fail(f"{name} is read again"))
+    assert all(map(is_at_hand, names))
+    assert [find_zone(name) for name in names] == zones
 
 
 @pytest.mark.parametrize(

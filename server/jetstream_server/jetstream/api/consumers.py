@@ -13,6 +13,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
+from jetstream_server.base.errors import StoreError
 from jetstream_server.core.provenance import is_from_server, is_own_subject
 from jetstream_server.core.steps import Stint
 from jetstream_server.core.workload import SUBJECTS_OF_UNIT
@@ -229,9 +230,13 @@ def _creation(
         has_paused = len(filters) > FILTERS_AT_ONCE
         if has_paused:
             yield None
-        for _ in look_ahead_of_start(stream, config, wanted):
-            has_paused = True
-            yield None
+        try:
+            for _ in look_ahead_of_start(stream, config, wanted):
+                has_paused = True
+                yield None
+        except StoreError:
+            if catalog.streams.get(body.stream_name) is stream:
+                raise  # else it was deleted meanwhile, and its store answers nobody
         if has_paused:
             yield None
         # Others may have been made meanwhile.

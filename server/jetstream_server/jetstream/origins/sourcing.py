@@ -141,7 +141,10 @@ class Sourcing:
             made = [self._made(config) for config in some]
             self._sources += made
             if not self._incidents:  # else they begin with those that have yet to
-                self._begin(made, self._followed_at, first=before)
+                # Those before them may have brought very much meanwhile, and none of it is theirs.
+                keys, store = frozenset(source.key for source in made), self._contents.store
+                nowhere = Foreseen(store, store.last_seq, keys, {})
+                self._begin(made, self._followed_at, nowhere, first=before)
             self._weigh(source.feed for source in made)
         return len(some) < _MADE_AT_ONCE
 

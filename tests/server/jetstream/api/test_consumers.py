@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
+from jetstream_server.base.errors import ApiError
 from jetstream_server.jetstream.api import consumers, list_page
 from jetstream_server.jetstream.api.request import Request
+from jetstream_server.jetstream.catalog.catalog import Catalog
 from jetstream_server.jetstream.configs.consumer_config import ConsumerConfig
+from jetstream_server.jetstream.configs.stream_config import StreamConfig
+from jetstream_server.store.disk.commit import GroupCommit
+from jetstream_server.store.vault import FileVault
 
 STREAM = {"name": "S", "subjects": ["s.>"], "storage": "memory"}
 PREFIX = "CONSUMER.CREATE.S"
@@ -287,3 +294,35 @@ def test_very_many_filters_are_compiled_in_a_step_of_their_own(api, monkeypatch)
         steps.append(answer)
     assert steps[-1]["name"] == "C"
     assert decided[0] == 1
+
+
+@pytest.mark.parametrize("is_made_again", [False, True])
+def test_a_stream_that_is_deleted_before_its_filters_are_looked_at(
+    exchange, sim_disk_module, is_made_again, monkeypatch
+):
+    """Its store answered that it is removed, which was told the client as an error of the stream,
+    even if there was another one of that name by then."""
+    monkeypatch.setattr(consumers, "FILTERS_AT_ONCE", 10)
+    disk = sim_disk_module.SimDisk(Random(1))
+    vault = FileVault(Path("/data"), "$G", GroupCommit(disk), disk)
+    catalog = Catalog(exchange.context, vault)
+    of_stream = StreamConfig(name="S", subjects=["s.>"])
+    catalog.create(of_stream, exchange.now)
+    config = ConsumerConfig(
+        name="C",
+        filter_subjects=[f"s.{n}" for n in range(20)],
+        deliver_policy="by_start_sequence",
+        opt_start_seq=5,
+    )
+    body = consumers.CreateConsumerRequest(stream_name="S", config=config)
+    request = Request(b"", [], b"", b"", b"", None, exchange.now)
+    steps = consumers._creation(catalog, request, body, config)
+    assert next(steps) is None
+    catalog.delete("S", exchange.now)
+    if is_made_again:
+        catalog.create(of_stream, exchange.now)
+        assert [step["name"] for step in steps if step] == ["C"]
+    else:
+        with pytest.raises(ApiError) as refused:
+            list(steps)
+        assert refused.value.err_code == 10059

@@ -119,6 +119,27 @@ def test_those_that_begin_later_ask_after_the_others(
     assert [each // MILLISECOND for each in later] == [0, 0, 0, 2, 4, 6, 8]
 
 
+def test_those_that_begin_later_are_not_looked_for(
+    bench: Any, many: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of what the first ones had brought by then 100,000 messages took half a second."""
+    many.sourcing.follow_config(bench.now, at_once=False)
+    for _ in range(5):
+        many.store.append(b"s.a", b"NATS/1.0\r\nNats-Stream-Source: O0 1 > > s.a\r\n\r\n", b"", 1)
+    looked_at = []
+    window = many.store.window
+    monkeypatch.setattr(
+        many.store, "window", lambda *given: (looked_at.append(given), window(*given))[1]
+    )
+    while not many.sourcing.follow_more():
+        pass
+    assert names(many, bench.now) == [f"O{number}" for number in range(7)]
+    assert not looked_at
+    bench.advance(3 * 10**8)
+    asked = {subject for subject, _, _ in bench.sent()}
+    assert asked >= {b"$JS.API.CONSUMER.CREATE.O%d" % number for number in range(7)}
+
+
 def test_where_there_are_messages_all_begin_at_once(bench: Any, many: Any) -> None:
     """Some of them may be of sources that have yet to begin."""
     bench.publish(many, b"s.a")
