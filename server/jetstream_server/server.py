@@ -23,7 +23,7 @@ from jetstream_server.base.errors import ApiError, ConfigError
 from jetstream_server.config.changes import changes
 from jetstream_server.config.options import ServerOptions
 from jetstream_server.core.containment import Containment
-from jetstream_server.core.steps import without_pauses
+from jetstream_server.core.steps import InSteps, grouped
 from jetstream_server.kernels import in_use
 from jetstream_server.monitor.server_commands import ServerCommands
 from jetstream_server.monitor.system_events import SystemEvents
@@ -274,10 +274,22 @@ class Server:
 
         steps = self._reload_in_steps(read, pump.node, listeners, now)
         if self._account_changes is None:
-            finished(without_pauses(steps))
+            self._go_on_reloading(grouped(steps, UNITS_OF_STEP), finished)
         else:
             self._account_changes.begin(steps, finished, size=0)
             pump.wake()
+
+    def _go_on_reloading(self, steps: InSteps[str], finished: Callable[[str], None]) -> None:
+        """Do the next of the steps of a reload; clients have turns between them."""
+        if self._ended.is_set():
+            finished("the server is shutting down")
+            return
+        try:
+            next(steps)
+        except StopIteration as end:
+            finished(end.value)
+        else:
+            asyncio.get_running_loop().call_soon(self._go_on_reloading, steps, finished)
 
     def _reload_in_steps(
         self, read: _Reread | Exception, node: Node, listeners: Listeners, now: int

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import threading
 from types import SimpleNamespace
 
@@ -460,3 +461,27 @@ def test_a_turn_knows_whether_much_waits_for_the_disk(listening, on_loop):
             assert found == [True, False]
 
     on_loop(scenario())
+
+
+def test_what_long_turns_make_is_looked_at_when_they_end(running, on_loop, monkeypatch):
+    """A few lists of fifty thousand filters each were looked at together, whenever the number of
+    new objects was reached, in 50 ms."""
+
+    async def main():
+        async with running() as served:
+            reader, writer = await served.connect()
+            run, workload, looks = served.node.run, served.node.workload, []
+
+            def turn(now: int) -> None:
+                run(now)
+                workload.was_long = is_long
+
+            monkeypatch.setattr(served.node, "run", turn)
+            monkeypatch.setattr(gc, "collect", looks.append)
+            for is_long in (False, True, False):
+                before = len(looks)
+                writer.write(b"PING\r\n")
+                assert await reader.readline() == b"PONG\r\n"
+                assert set(looks[before:]) == ({1} if is_long else set())
+
+    on_loop(main())

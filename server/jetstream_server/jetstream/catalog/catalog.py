@@ -590,22 +590,23 @@ class Catalog:
         """Let each that was woken deliver, until a turn has had enough; the others come first in
         the next one."""
         context, output, workload = self.context, self.context.output, self.context.workload
-        ready, context.ready = context.ready, {}
+        ready = context.ready
         enough = output.delivered_bytes + TURN_BYTES
         enough_messages = output.delivered_messages + TURN_MESSAGES
         enough_units = workload.used + workload.timer_units
-        for number, runnable in enumerate(ready):
+        # Who is woken meanwhile comes behind those that wait, of whom there may be very many.
+        for runnable in list(islice(ready, ADVANCED_OF_TURN_MAX)):
             if (
                 output.delivered_bytes >= enough
                 or output.delivered_messages >= enough_messages
-                or number >= ADVANCED_OF_TURN_MAX
                 or workload.used >= enough_units
             ):
-                late = dict.fromkeys(islice(ready, number, None))
-                context.ready = late | context.ready
-                output.stir()
-                return
-            self._guarded(runnable.advance, now)
+                break
+            if runnable in ready:
+                del ready[runnable]
+                self._guarded(runnable.advance, now)
+        if ready:
+            output.stir()
 
     def _save_reported(self, now: int) -> None:
         reporting, self.context.reporting = self.context.reporting, {}
