@@ -58,7 +58,7 @@ def test_to_find_a_time_zone_is_work(
     bench: Any, monkeypatch: pytest.MonkeyPatch, takes_schedules: bool
 ) -> None:
     """The disk may have to look for each of 600, and others waited for 30 of them in a turn."""
-    monkeypatch.setattr(time_zone, "_found", set())
+    monkeypatch.setattr(time_zone, "_found", {})
     stream = bench.stream(allow_msg_schedules=takes_schedules)
     workload = stream.context.workload
 
