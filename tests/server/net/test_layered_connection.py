@@ -202,6 +202,17 @@ def test_very_many_frames_are_for_several_turns(
     assert max(Counter(turn for turn, _ in shares).values()) <= 2
 
 
+def count_turns(server: Any, turns: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have turns counted, as those in which unwrapping begins anew."""
+    begin = server.pump.unwrapping.begin
+
+    def turn() -> None:
+        turns[0] += 1
+        begin()
+
+    monkeypatch.setattr(server.pump.unwrapping, "begin", turn)
+
+
 def test_very_many_records_are_for_several_turns(
     play: Play, secure: ssl.SSLContext, pki: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -216,13 +227,7 @@ def test_very_many_records_are_for_several_turns(
     monkeypatch.setattr(TlsLayer, "receive", counted)
 
     async def scene(server: Any) -> None:
-        turned = server.pump.unwrapping.begin
-
-        def turn() -> None:
-            turns[0] += 1
-            turned()
-
-        monkeypatch.setattr(server.pump.unwrapping, "begin", turn)
+        count_turns(server, turns, monkeypatch)
         clients = []
         for _ in range(3):
             reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
@@ -519,13 +524,7 @@ def test_who_comes_new_does_not_wait_for_what_a_crowd_inflates(
     monkeypatch.setattr(FrameReader, "receive", counted)
 
     async def scene(server: Any) -> None:
-        turned = server.pump.unwrapping.begin
-
-        def turn() -> None:
-            turns[0] += 1
-            turned()
-
-        monkeypatch.setattr(server.pump.unwrapping, "begin", turn)
+        count_turns(server, turns, monkeypatch)
         deflate = b"Sec-WebSocket-Extensions: permessage-deflate\r\n"
         crowd = [await upgraded(server, deflate) for _ in range(90)]
         reader, writer = await upgraded(server)

@@ -230,14 +230,20 @@ def test_a_failing_store_is_tried_again_later(bench: Any, monkeypatch: pytest.Mo
     assert kept(stream) == []
 
 
+def stream_of_lasting(bench: Any) -> Any:
+    """Return a stream with an age and 400 messages that never end."""
+    stream = bench.stream(max_age=3600 * SECOND, allow_msg_ttl=True)
+    for _ in range(400):
+        bench.publish(stream, b"s.a", b"", "Nats-TTL: never")
+    return stream
+
+
 def test_very_many_lasting_messages_are_forgotten_some_at_a_time(
     bench: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of 300,000 that were gone it took 40 ms to forget half."""
     monkeypatch.setattr(expiry, "_DOUBTED_AT_ONCE", 10)
-    stream = bench.stream(max_age=3600 * SECOND, allow_msg_ttl=True)
-    for _ in range(400):
-        bench.publish(stream, b"s.a", b"", "Nats-TTL: never")
+    stream = stream_of_lasting(bench)
     lasting = stream.removal.expiry.ttls.lasting
     stream.store.delete(range(1, 391))
     asked = []
@@ -262,9 +268,7 @@ def test_nobody_is_doubted_for_ever_once_there_is_no_age(
     bench: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(expiry, "_DOUBTED_AT_ONCE", 10)
-    stream = bench.stream(max_age=3600 * SECOND, allow_msg_ttl=True)
-    for _ in range(400):
-        bench.publish(stream, b"s.a", b"", "Nats-TTL: never")
+    stream = stream_of_lasting(bench)
     stream.store.delete(range(1, 391))
     stream.tick(bench.now)
     stream.reconfigure(bench.config(allow_msg_ttl=True), bench.now)
