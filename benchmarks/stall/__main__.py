@@ -30,6 +30,7 @@ from benchmarks.stall.crowds import CROWDS
 from benchmarks.stall.departures import DEPARTURES
 from benchmarks.stall.filters import FILTERS
 from benchmarks.stall.first_questions import FIRST_QUESTIONS
+from benchmarks.stall.growth import GROWTH
 from benchmarks.stall.inputs import INPUTS, Input
 from benchmarks.stall.long_headers import LONG_HEADERS
 from benchmarks.stall.long_lists import LONG_LISTS
@@ -57,6 +58,7 @@ ALL = [
     *LONG_HEADERS,
     *LONG_LISTS,
     *FIRST_QUESTIONS,
+    *GROWTH,
     *PUSH_CONSUMERS,
 ]
 SHARES = (("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999), ("max", 1.0))

@@ -12,6 +12,7 @@ from typing import Any
 
 from jetstream_server.base.clock import MILLISECOND
 from jetstream_server.core.containment import Incident
+from jetstream_server.kernels.parts import PartedSequences
 from jetstream_server.store.ports import Leftover
 from jetstream_server.structures.deadline_heap import DeadlineHeap
 
@@ -32,12 +33,15 @@ class Remains:
         self._held: deque[Leftover] = deque()
 
     def take(self, held: Leftover) -> None:
-        """Let go of a collection, which nobody else may use; what is taken first goes first."""
-        if len(held) <= FREED_AT_ONCE and not self._held:
+        """Let go of a collection, or of a list of dictionaries, the parts of one; nobody else may
+        use it. What is taken first goes first."""
+        is_parted = isinstance(held, list) and held and isinstance(held[0], dict)
+        parts: list[Any] = list(held) if is_parted else [held]
+        if sum(map(len, parts)) <= FREED_AT_ONCE and not self._held:
             return  # its last reference is gone with this call, or soon
         if not self._held:
             self._deadlines.schedule(self, 0)
-        self._held.append(held)
+        self._held += parts
 
     def tick(self, now: int) -> None:
         """Let go of some of it."""
@@ -65,6 +69,6 @@ def _free(held: Leftover, count: int) -> int:
     while held and freed < count:
         _, value = held.popitem()
         freed += 1
-        if isinstance(value, dict):
+        if isinstance(value, dict | PartedSequences):
             freed += len(value) // _SHARED_OF_ONE
     return freed

@@ -1,7 +1,8 @@
 """Messages in memory: the store of `storage: memory` streams, and the oracle of the file store.
 
-Deliberately plain: one dictionary of messages, one of sequences per subject. It shares no code with
-`store/file.py`, so that tests can compare the two.
+Deliberately plain: messages by their sequences, and the sequences of each subject, in dictionaries
+that come in parts, as one that grows is copied. It shares no code with `store/file.py`, so that
+tests can compare the two.
 
 Numbers follow the genuine server (docs/reference/api.md#info-of-streams-and-consumers): the
 first sequence is that of the first live message, or last + 1 when there is none; deleting the
@@ -13,11 +14,12 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain, compress, islice, takewhile
+from itertools import chain, compress, islice, repeat, takewhile
 from weakref import WeakValueDictionary
 
+from jetstream_server.kernels.parts import PartedNames, PartedSequences
 from jetstream_server.kernels.record_format import MESSAGE, PREFIX, PREFIX_BYTES, Buffer
-from jetstream_server.protocol.ops import PubRun
+from jetstream_server.protocol.ops import STRIDE, PubRun
 from jetstream_server.store.gaps import missing_among, pieces
 from jetstream_server.store.pattern_filter import PatternFilter
 from jetstream_server.store.ports import (
@@ -33,7 +35,7 @@ from jetstream_server.store.ports import (
     Window,
 )
 from jetstream_server.store.sequence_order import SequenceOrder
-from jetstream_server.store.subject_index import SubjectIndex
+from jetstream_server.store.subject_index import Sequences, SubjectIndex
 from jetstream_server.store.tally import Holding, Tally
 from jetstream_server.structures.sequence_set import SequenceSet
 
@@ -44,12 +46,18 @@ _SEARCHED_AT_ONCE = 2_000  # messages, by a filter whose decisions take long
 # Messages that a filter decides on one by one, before it does on many together and then on twice as
 # many: mostly those that are wanted come first.
 _ONE_BY_ONE, _TOGETHER_MAX = 64, 1024
+_SINGLY = (
+    8  # messages that are looked up one by one before that, as often one is all that is wanted
+)
 _PURGED_AT_ONCE = 2000  # of which a filter decides that they go
 _FEW = 16  # messages over a limit, which take no longer one by one
 _DROPPED_AT_ONCE = 1000  # messages; more are left to somebody else, if no more than these stay
 _KEPT_MAX = 1000
 _SHARED_MESSAGES_MIN, _SHARED_BYTES_MAX = 16, 256 * 1024  # of a window that is kept for others
 _WALKED_FOR_ONE = 4  # messages walked in a range, in the time of one in the list of its subject
+_SEQUENCES_MAX = 8192  # of one subject in a dictionary; more of them come in parts
+_PART_MAX = 4096  # sequences
+_NONE: dict[int, None] = {}  # the sequences of a subject that is not there
 
 
 class MemoryStore:
@@ -59,8 +67,8 @@ class MemoryStore:
         self.notes: list[str] = []
         self.compression = "none"  # without effect
         self._holding = Holding()
-        self._messages: dict[int, StoredMessage] = {}  # by sequence
-        self._subjects: dict[bytes, dict[int, None]] = {}  # the sequences of each, rising
+        self._messages: PartedSequences[StoredMessage] = PartedSequences(_PART_MAX)
+        self._subjects: PartedNames[Sequences] = PartedNames()  # the sequences of each, rising
         self._index = SubjectIndex(self._subjects, self._leave)
         self._filters: WeakValueDictionary[tuple[bytes, ...], PatternFilter] = WeakValueDictionary()
         self._order = SequenceOrder(self._messages, self._leave)
@@ -85,10 +93,13 @@ class MemoryStore:
 
     def append_run(self, run: PubRun, start: int, stop: int, now: int, times: Times = None) -> int:
         """Store messages `start` up to `stop` of a run."""
-        first = self._last_seq + 1
-        for index in range(start, stop):
-            timestamp = now if times is None else times[index - start]
-            self.append(run.subject(index), run.headers(index), run.payload(index), timestamp)
+        first, chunk = self._last_seq + 1, run.chunk
+        columns = [iter(run.fields[start * STRIDE : stop * STRIDE])] * STRIDE
+        stamps = repeat(now) if times is None else times
+        for timestamp, (subject, end, _, _, headers, payload, last) in zip(
+            stamps, zip(*columns, strict=True), strict=False
+        ):
+            self.append(chunk[subject:end], chunk[headers:payload], chunk[payload:last], timestamp)
         if len(self._grown) > _LOOKED_AT_ONCE:
             self._hand_over_grown()
         return first
@@ -102,20 +113,36 @@ class MemoryStore:
         self._messages[sequence] = StoredMessage(sequence, timestamp, subject, headers, payload)
         sequences = self._subjects.get(subject)
         if sequences is None:
-            sequences = self._subjects[subject] = {}
-            if self._index.add(subject):
-                self._forget_changes()
-            elif len(self._grown) > _LOOKED_AT_ONCE:
-                self._hand_over_grown()
+            sequences = self._begin_subject(subject)
+        elif len(sequences) == _SEQUENCES_MAX:
+            sequences = self._part_sequences(subject, sequences)
         sequences[sequence] = None
         self._grown[subject] = None
-        self._order.append(sequence)
-        self._is_in_time &= timestamp >= self._last_ts
+        self._order.sequences.append(sequence)
+        if timestamp < self._last_ts:
+            self._is_in_time = False
         self._holding.add(MESSAGE_OVERHEAD_BYTES + len(subject) + len(headers) + len(payload))
         self._used = True
         self._last_seq = sequence
         self._last_ts = timestamp
         return sequence
+
+    def _begin_subject(self, subject: bytes) -> Sequences:
+        sequences: dict[int, None] = {}
+        self._subjects[subject] = sequences
+        if self._index.add(subject):
+            self._forget_changes()
+        elif len(self._grown) > _LOOKED_AT_ONCE:
+            self._hand_over_grown()
+        return sequences
+
+    def _part_sequences(self, subject: bytes, sequences: Sequences) -> Sequences:
+        """Have the sequences of a subject come in parts, if they do not yet."""
+        if isinstance(sequences, PartedSequences):
+            return sequences
+        parted = _parted(sequences)
+        self._subjects[subject] = parted
+        return parted
 
     def skip(self, count: int, now: int) -> int:
         """Use up `count` sequences."""
@@ -141,8 +168,7 @@ class MemoryStore:
         order = self._order
         place = order.find(first_seq)
         if place - order.head > _DROPPED_AT_ONCE and len(order) - place <= _KEPT_MAX:
-            kept = filter(self._messages.__contains__, order.sequences[place:])
-            removed = self._keep_only(kept)
+            removed = self._keep_only(self._messages.held(order.sequences[place:]))
         else:
             removed = self.delete(order.sequences[order.head : place])
         if first_seq > self._last_seq:
@@ -160,7 +186,7 @@ class MemoryStore:
         literals = wanted.literals if isinstance(wanted, PatternFilter) else None
         if literals is not None and len(literals) == 1:
             (subject,) = literals
-            matching = list(self._subjects.get(subject, ()))
+            matching = list(self._subjects.get(subject) or ())
         else:
             subject = b""
             matching = [message.sequence for message in self._walk(wanted, 0)]
@@ -239,7 +265,7 @@ class MemoryStore:
         overfull = self._overfull
         going: list[tuple[int, int]] = []
         for subject in self._take_grown():
-            if len(self._subjects.get(subject, ())) > limit and subject not in overfull:
+            if len(self._subjects.get(subject) or ()) > limit and subject not in overfull:
                 left = max(_REMOVED_AT_ONCE - len(going), 0)
                 if not self._trim_subject(subject, limit, left, going):
                     overfull[subject] = None
@@ -278,7 +304,7 @@ class MemoryStore:
             self._listing, self._looked_at = index.listing, 0
         start, stop = self._looked_at, self._looked_at + _LOOKED_AT_ONCE
         for subject in index.names[start:stop]:
-            if len(subjects.get(subject, ())) > limit:
+            if len(subjects.get(subject) or ()) > limit:
                 self._overfull[subject] = None
         self._looked_at = stop
         self._is_looking = stop < len(index.names)
@@ -287,7 +313,7 @@ class MemoryStore:
         self, subject: bytes, limit: int, count_max: int, going: list[tuple[int, int]]
     ) -> bool:
         """Have the oldest messages of a subject go; return whether it keeps to the limit then."""
-        sequences = self._subjects.get(subject, {})
+        sequences = self._subjects.get(subject) or _NONE
         excess = max(len(sequences) - limit, 0)
         for sequence in islice(sequences, min(excess, count_max)):
             going.append((sequence, sequence + 1))
@@ -390,7 +416,7 @@ class MemoryStore:
         """Return the first matching message at or after `sequence`."""
         literals = wanted.literals if isinstance(wanted, PatternFilter) else None
         if literals is not None and len(literals) == 1:
-            sequences = self._subjects.get(next(iter(literals)), {})
+            sequences = self._subjects.get(next(iter(literals))) or _NONE
             if len(sequences) ** 2 <= len(self._messages):  # or the next one is not far
                 return self._messages.get(next(filter(sequence.__le__, sequences), 0))
         return next(self._walk(wanted, sequence), None)
@@ -401,9 +427,9 @@ class MemoryStore:
         order, messages = self._order, self._messages
         place = order.find(sequence)
         some = order.sequences[place : place + _LOOKED_AT_ONCE]
-        for found in filter(messages.__contains__, some):
-            if messages[found].headers:
-                return found
+        for found in messages.values_of(some):
+            if found.headers:
+                return found.sequence
         return some[-1] + 1 if some else max(sequence, self._last_seq + 1)
 
     def sequence_at(self, timestamp: int) -> int:
@@ -448,7 +474,7 @@ class MemoryStore:
         order = self._order
         first, last = order.find(start), len(order) if stop is None else order.find(stop)
         if not isinstance(wanted, PatternFilter):
-            return sum(map(self._messages.__contains__, order.sequences[first:last]))
+            return len(self._messages.held(order.sequences[first:last]))
         if (last - first) * _WALKED_FOR_ONE < len(self._messages):
             return sum(1 for _ in self._walk(wanted, start, last))
         if stop is not None:
@@ -468,7 +494,7 @@ class MemoryStore:
         wanted = PatternFilter((pattern,))
         if wanted.literals is None:
             return self._up_to_date().counts(self._flags(wanted))
-        return {s: len(self._subjects[s]) for s in wanted.literals if s in self._subjects}
+        return {subject: len(self._subjects[subject]) for subject in self._held(wanted.literals)}
 
     def census(self) -> Census:
         """Return all subjects with their counts."""
@@ -485,7 +511,7 @@ class MemoryStore:
 
     def subject_count(self, subject: bytes) -> int:
         """Return how many messages of a subject are stored."""
-        return len(self._subjects.get(subject, ()))
+        return len(self._subjects.get(subject) or ())
 
     def last_sequences(
         self, wanted: SubjectFilter | None, up_to: int | None = None, count_max: int | None = None
@@ -504,7 +530,7 @@ class MemoryStore:
 
     def held(self, sequences: array[int]) -> array[int]:
         """Return which of rising sequences are stored."""
-        return array("Q", filter(self._messages.__contains__, sequences))
+        return array("Q", self._messages.held(sequences))
 
     def window(
         self, wanted: SubjectFilter | None, sequence: int, count_max: int, bytes_max: int
@@ -580,19 +606,22 @@ class MemoryStore:
         """Yield the matching messages from a sequence on, up to a place in `_order`."""
         decide = wanted.wants if isinstance(wanted, PatternFilter) else None
         order, messages = self._order.sequences, self._messages
-        start, end = self._order.find(sequence), len(order) if end is None else end
-        first = end if not isinstance(wanted, PatternFilter) else min(start + _ONE_BY_ONE, end)
-        for index in range(start, first):
-            message = messages.get(order[index])
+        first, end = self._order.find(sequence), len(order) if end is None else end
+        size = _ONE_BY_ONE
+        for place in range(first, min(first + _SINGLY, end)):
+            message = messages.get(order[place])
             if message is not None and (decide is None or decide(message.subject)):
                 yield message
-        if isinstance(wanted, PatternFilter):
-            size = _ONE_BY_ONE
-            while first < end:
-                sequences = order[first : min(first + size, end)]
-                some = [each for each in map(messages.get, sequences) if each is not None]
+        first += _SINGLY
+        while first < end:
+            some = messages.values_of(order[first : min(first + size, end)])
+            if not isinstance(wanted, PatternFilter):
+                yield from some
+            elif size == _ONE_BY_ONE:
+                yield from [each for each in some if wanted.wants(each.subject)]
+            else:
                 yield from compress(some, wanted.chosen([each.subject for each in some]))
-                first, size = first + size, min(2 * size, _TOGETHER_MAX)
+            first, size = first + size, min(2 * size, _TOGETHER_MAX)
 
     def _up_to_date(self) -> SubjectIndex:
         """Return the index of subjects, which knows what has changed."""
@@ -635,7 +664,7 @@ class MemoryStore:
             self._grown, self._untrimmed, self._enforced_per_subject = {}, {}, -1
 
     def _drop(self, sequence: int) -> bool:
-        message = self._messages.pop(sequence, None)
+        message = self._messages.pop(sequence)
         if message is None:
             return False
         subject, headers, payload = message.subject, message.headers, message.payload
@@ -653,17 +682,14 @@ class MemoryStore:
 
     def _drop_all(self, sequences: Iterable[int]) -> int:
         """Remove messages as `_drop` does, with less to do for each; return how many there were."""
-        pop, subjects, shrunk = self._messages.pop, self._subjects, self._shrunk
-        count = freed = 0
-        for sequence in sequences:
-            message = pop(sequence, None)
-            if message is None:
-                continue
+        subjects, shrunk = self._subjects, self._shrunk
+        dropped = self._messages.pop_all(sequences)
+        count, freed = len(dropped), 0
+        for message in dropped:
             subject = message.subject
-            count += 1
             freed += len(subject) + len(message.headers) + len(message.payload)
             its = subjects[subject]
-            del its[sequence]
+            del its[message.sequence]
             if not its:
                 del subjects[subject]
             shrunk[subject] = None
@@ -679,17 +705,18 @@ class MemoryStore:
         """Remove very many messages of one subject, all but the `rest`, with little to do for each:
         they are let go by somebody else."""
         count = len(gone)
-        dropped = list(map(self._messages.pop, gone))
+        dropped = self._messages.pop_all(gone)
         freed = sum([len(each.headers) + len(each.payload) for each in dropped])
         self._holding.add(-freed - count * (MESSAGE_OVERHEAD_BYTES + len(subject)))
         sequences = self._subjects[subject]
-        if rest:  # in their place: subjects keep the order in which they came
-            self._subjects[subject] = dict.fromkeys(rest)
+        if rest:
+            is_many = len(rest) > _SEQUENCES_MAX
+            self._subjects[subject] = _parted(rest) if is_many else dict.fromkeys(rest)
         else:
             del self._subjects[subject]
         self._shrunk[subject] = None
         self._let_go(dropped)
-        self._let_go(sequences)
+        self._let_go(sequences.parts if isinstance(sequences, PartedSequences) else sequences)
         self._order.sweep(count)
         return count
 
@@ -699,8 +726,9 @@ class MemoryStore:
         kept = [self._messages[sequence] for sequence in sequences]
         count = len(self._messages) - len(kept)
         subjects, messages = self._subjects, self._messages
-        self._messages, self._subjects = {}, {}
-        remains: tuple[Leftover, ...] = (self._order.begin(self._messages), subjects, messages)
+        self._messages, self._subjects = PartedSequences(_PART_MAX), PartedNames()
+        order = self._order.begin(self._messages)
+        remains: tuple[Leftover, ...] = (order, subjects.parts, messages.parts)
         self._grown, self._shrunk, self._untrimmed, self._overfull = {}, {}, {}, {}
         self._enforced_per_subject = -1
         self._index.begin(self._subjects)
@@ -728,7 +756,14 @@ def _copy(window: Window) -> Window:
     return Window(window.buffer, positions, sequences, sizes, window.next_seq)
 
 
-def _last_up_to(sequences: dict[int, None], limit: int) -> int:
+def _parted(sequences: Iterable[int]) -> PartedSequences[None]:
+    """Return the sequences of a subject with very many."""
+    parted: PartedSequences[None] = PartedSequences(_PART_MAX)
+    parted.extend(sequences, None)
+    return parted
+
+
+def _last_up_to(sequences: Sequences, limit: int) -> int:
     """Return the last of rising sequences that is no more than `limit`, 0 if there is none."""
     last = next(reversed(sequences))
     if last <= limit:

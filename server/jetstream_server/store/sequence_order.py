@@ -9,8 +9,9 @@ sooner, as they may have to be passed over all at once.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
+from jetstream_server.kernels.parts import PartedSequences
 from jetstream_server.store.ports import Leftover, StoredMessage
 
 DEAD_MIN = 1024  # before any are left out
@@ -30,12 +31,13 @@ class SequenceOrder:
         let_go: takes lists that are of no use any more.
 
     Attributes:
-        sequences: in their order; some are dead.
+        sequences: in their order; some are dead. A live one, above all others, is added by
+            appending it here.
         head: the place of the first live one, or beyond the last one.
     """
 
     def __init__(
-        self, live: Mapping[int, StoredMessage], let_go: Callable[[Leftover], None]
+        self, live: PartedSequences[StoredMessage], let_go: Callable[[Leftover], None]
     ) -> None:
         self._live = live
         self._let_go = let_go
@@ -47,11 +49,7 @@ class SequenceOrder:
     def __len__(self) -> int:
         return len(self.sequences)
 
-    def append(self, sequence: int) -> None:
-        """Add a live one, above all others."""
-        self.sequences.append(sequence)
-
-    def begin(self, live: Mapping[int, StoredMessage]) -> list[int]:
+    def begin(self, live: PartedSequences[StoredMessage]) -> list[int]:
         """Begin anew, without sequences; return what is to be let go."""
         before = self.sequences
         self._live, self.sequences, self.head, self._swept = live, [], 0, None
@@ -67,9 +65,7 @@ class SequenceOrder:
         for start in range(self.head, len(self.sequences), _PASSED_AT_ONCE):
             if len(found) >= count:
                 break
-            found += filter(
-                self._live.__contains__, self.sequences[start : start + _PASSED_AT_ONCE]
-            )
+            found += self._live.held(self.sequences[start : start + _PASSED_AT_ONCE])
         del found[count:]
         return found
 
@@ -100,11 +96,11 @@ class SequenceOrder:
         return self._first_live(low, len(sequences))
 
     def _first_live(self, place: int, stop: int) -> int | None:
-        is_live = self._live.__contains__
-        for start in range(place, stop, _PASSED_AT_ONCE):
-            some = self.sequences[start : min(start + _PASSED_AT_ONCE, stop)]
-            if (found := next(filter(is_live, some), None)) is not None:
-                return found
+        count = _PASSED_FIRST
+        while place < stop:
+            if held := self._live.held(self.sequences[place : min(place + count, stop)]):
+                return held[0]
+            place, count = place + count, _PASSED_AT_ONCE
         return None
 
     def sweep(self, left: int = 1) -> None:
@@ -127,7 +123,7 @@ class SequenceOrder:
                 return
             self._swept, self._swept_to = [], self.head
         stop = self._swept_to + min(left * _SWEPT_FOR_ONE, _SWEPT_AT_ONCE)
-        self._swept += filter(live.__contains__, sequences[self._swept_to : stop])
+        self._swept += live.held(sequences[self._swept_to : stop])
         self._swept_to = stop
         if stop >= len(sequences):
             self._replace(self._swept)

@@ -14,17 +14,21 @@ as it is, and what is of no use any more is let go by somebody else.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from typing import TypeAlias
 
 from jetstream_server.kernels import filters
+from jetstream_server.kernels.parts import PartedNames, PartedSequences
 from jetstream_server.store.ports import Census, Leftover
-from jetstream_server.structures.parted_numbers import PartedNumbers
 
 _SWEEP_MIN = 1024  # names of subjects that are gone, before they are left out
 # Changes that are put together; more of them would be copied for milliseconds.
 _TOGETHER_MAX = 16_384
 _ANY_SEQ = (1 << 64) - 1
 _NONE: dict[int, None] = {}  # of a subject that is gone
+
+# The sequences of one subject, rising; those of a subject with very many come in parts.
+Sequences: TypeAlias = "dict[int, None] | PartedSequences[None]"
 
 
 class SubjectIndex:
@@ -35,18 +39,18 @@ class SubjectIndex:
         let_go: takes collections that are of no use any more.
 
     Attributes:
-        names: of subjects, in the order in which they came; some are gone by now.
+        names: of subjects, each behind those that were there when it came; some are gone by now.
         listing: rises when numbers change their meaning.
     """
 
     def __init__(
-        self, sequences: Mapping[bytes, dict[int, None]], let_go: Callable[[Leftover], None]
+        self, sequences: PartedNames[Sequences], let_go: Callable[[Leftover], None]
     ) -> None:
         self._sequences = sequences
         self._let_go = let_go
         self.names: list[bytes] = []
         self.listing = 0
-        self._numbers: PartedNumbers | None = None  # of those that were counted, if any
+        self._numbers: PartedNames[int] | None = None  # of those that were counted, if any
         # By number; those beyond were never counted.
         self._counts, self._firsts, self._lasts = array("Q"), array("Q"), array("Q")
         # To be counted again, in the order in which it was noted; a subject may be in several.
@@ -60,7 +64,7 @@ class SubjectIndex:
             self._list(list(self._sequences))
         return is_swept
 
-    def begin(self, sequences: Mapping[bytes, dict[int, None]]) -> None:
+    def begin(self, sequences: PartedNames[Sequences]) -> None:
         """Begin anew, without subjects.
 
         Args:
@@ -75,8 +79,7 @@ class SubjectIndex:
         self.names = names
         self.listing += 1
         if self._numbers is not None:
-            for part in self._numbers.parts:
-                self._let_go(part)
+            self._let_go(self._numbers.parts)
             self._numbers = None
         self._start_over()
 
@@ -122,14 +125,14 @@ class SubjectIndex:
 
     def _take_in(self, start: int, stop: int) -> None:
         if self._numbers is None:
-            self._numbers = PartedNumbers()
+            self._numbers = PartedNames()
         names, get = self.names[start:stop], self._sequences.get
-        held = [get(name, _NONE) for name in names]
+        held = [get(name) or _NONE for name in names]
         self._counts.extend(map(len, held))
         self._firsts.extend([next(iter(sequences), 0) for sequences in held])
         self._lasts.extend([next(reversed(sequences), 0) for sequences in held])
         again: dict[bytes, None] = {}
-        for number in self._numbers.note_all(names, start):  # these have one already
+        for number in self._numbers.number_all(names, start):  # these have one already
             again[names[number - start]] = None
             self._counts[number] = self._firsts[number] = self._lasts[number] = 0
         self._note(again)

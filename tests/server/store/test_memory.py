@@ -24,6 +24,14 @@ def filled(count, subjects=2):
     return store
 
 
+@pytest.fixture(autouse=True, params=["as they are", "small"])
+def parts(request, monkeypatch):
+    """All that a store does it does as well with its messages in very many parts."""
+    if request.param == "small":
+        monkeypatch.setattr(memory, "_PART_MAX", 8)
+        monkeypatch.setattr(memory, "_SEQUENCES_MAX", 3)
+
+
 def test_accounts_bytes_as_the_genuine_server():
     store = MemoryStore()
     store.append(b"s.0", b"", b"x", 1)
@@ -473,3 +481,16 @@ def test_a_large_window_is_not_kept():
         store.append(b"s", b"", bytes(5000), number)
     assert len(store.window(None, 1, 1000, 1 << 20)) == 100
     assert store._known_window is None
+
+
+def test_no_dictionary_of_a_store_becomes_large():
+    """One that grows is copied, which took 135 ms with 1,400,000 messages and subjects."""
+    store = MemoryStore()
+    for number in range(30_000):
+        store.append(b"s.%d" % number, b"", b"", 5)
+        store.append(b"t", b"", b"", 5)
+    (of_one,) = (held for held in store._subjects.values() if len(held) > 1)
+    parts = [*store._messages.parts, *store._subjects.parts, *of_one.parts]
+    assert max(map(len, parts)) <= 4096
+    assert store.subject_count(b"t") == 30_000 == store.subject_last(b"t") // 2
+    assert store.last_sequences(store.filter([b"t"]), up_to=101).tolist() == [100]

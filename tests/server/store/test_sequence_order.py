@@ -6,6 +6,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from jetstream_server.kernels.parts import PartedSequences
 from jetstream_server.store import sequence_order
 from jetstream_server.store.ports import StoredMessage
 from jetstream_server.store.sequence_order import DEAD_MIN, SequenceOrder
@@ -17,13 +18,13 @@ class Kept:
     """Messages, and their order."""
 
     def __init__(self) -> None:
-        self.live: dict[int, StoredMessage] = {}
+        self.live: PartedSequences[StoredMessage] = PartedSequences(64)
         self.handed: list[Any] = []
         self.order = SequenceOrder(self.live, self.handed.append)
 
     def add(self, sequence: int, timestamp: int = 0) -> None:
         self.live[sequence] = StoredMessage(sequence, timestamp, b"s", b"", b"")
-        self.order.append(sequence)
+        self.order.sequences.append(sequence)
 
     def leave(self, sequence: int) -> None:
         del self.live[sequence]
@@ -76,7 +77,7 @@ def test_whatever_comes_and_goes_is_in_its_order(seed, monkeypatch):
         found = [each for each in order.sequences[order.find(wanted) :] if each in live]
         assert found == late
         moment = random.randint(0, now + 1)
-        then = (each for each, message in live.items() if message.timestamp >= moment)
+        then = (message.sequence for message in live.values() if message.timestamp >= moment)
         assert order.first_at(moment) == next(then, None)
 
 

@@ -1,0 +1,14 @@
+"""Values by name and by sequence, however many, in dictionaries none of which becomes large."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from jetstream_server.kernels.twins import adopt
+
+if TYPE_CHECKING:
+    from jetstream_server.kernels.parts.pure import PartedNames, PartedSequences
+
+__all__ = ["TWIN", "PartedNames", "PartedSequences"]
+
+TWIN = adopt(__name__, globals())
