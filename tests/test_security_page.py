@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from jetstream_server.base import limits
-from jetstream_server.core import workload
+from jetstream_server.core import deliveries, workload
 from jetstream_server.jetstream import open_batches
 from jetstream_server.jetstream.api import list_page
 from jetstream_server.jetstream.consumers import ack, pull_request
@@ -88,6 +88,9 @@ def test_there_are_rows():
         ("is written at once", pump.WRITTEN_LATE_BYTES_MIN),
         ("is written at once", pump.WRITTEN_AFTER_FLUSH_BYTES_MAX),
         ("is written at once", pump.AFTER_FLUSH_OF_ONE_BYTES_MAX),
+        ("that are written to", pump.WRITTEN_CLIENTS_MAX),
+        ("that are written to", pump.WRITTEN_AFTER_FLUSH_CLIENTS_MAX),
+        ("that are written to", deliveries.CLIENTS_OF_TURN_MAX),
         ("whose connections are lost", departures.PARTS_OF_TURN),
         ("whose connections are lost", departures.SUBSCRIPTIONS_OF_PART),
         ("whose connections are lost", pump.CLOSED_AT_ONCE_MAX),

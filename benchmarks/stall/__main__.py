@@ -34,6 +34,7 @@ from benchmarks.stall.growth import GROWTH
 from benchmarks.stall.inputs import INPUTS, Input
 from benchmarks.stall.long_headers import LONG_HEADERS
 from benchmarks.stall.long_lists import LONG_LISTS
+from benchmarks.stall.many_clients import MANY_CLIENTS
 from benchmarks.stall.pace import pace_ms
 from benchmarks.stall.packed import PACKED
 from benchmarks.stall.permissions import PERMISSIONS
@@ -59,6 +60,7 @@ ALL = [
     *LONG_LISTS,
     *FIRST_QUESTIONS,
     *GROWTH,
+    *MANY_CLIENTS,
     *PUSH_CONSUMERS,
 ]
 SHARES = (("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999), ("max", 1.0))

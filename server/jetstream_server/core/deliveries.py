@@ -6,11 +6,19 @@ next ones; the client that publishes is not heard meanwhile, and others come bef
 delivery copies what it delivers, once here and once more into the socket, so that many bytes cost
 as much as many deliveries. What reaches few, by a subject that is known, and is not much for all of
 them together, takes no time from either and never waits for it.
+
+Each client that is sent something costs a call of the system besides, at the end of the turn, in
+the time of ten deliveries, but only one however much it is sent. So the clients are counted as
+well, and what reaches any has to wait as soon as they are many.
 """
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Sized
+
 DELIVERIES_OF_TURN_MAX = 6000  # of 0.7 to 2 microseconds
+CLIENTS_OF_TURN_MAX = 400  # of 10 to 25 microseconds
 SUBJECTS_OF_TURN_MAX = 1250  # of some microseconds; long ones count more than once
 # Of the tree of subscriptions, looked at in the time of one: a subject may meet as many as others
 # have subscribed to patterns that begin like it.
@@ -25,15 +33,21 @@ BYTES_OF_DELIVERY = 256
 class Deliveries:
     """What is left of a turn, for everybody together.
 
+    Args:
+        clients: those for whom there is something to send, as they are at any time.
+
     Attributes:
         left: deliveries that there is time for; none if it is not above zero.
         subjects_left: new subjects, likewise.
         most: deliveries that a whole turn has time for.
+        clients: those for whom there is something to send.
+        clients_max: as soon as they are so many, nothing more is sent to any.
     """
 
-    __slots__ = ("left", "most", "subjects_left")
+    __slots__ = ("clients", "clients_max", "left", "most", "subjects_left")
 
-    def __init__(self) -> None:
+    def __init__(self, clients: Sized = ()) -> None:
+        self.clients = clients
         self.begin()
 
     def begin(self, *, part: int = 1) -> None:
@@ -41,11 +55,29 @@ class Deliveries:
         self.most = DELIVERIES_OF_TURN_MAX
         self.left = self.most // part
         self.subjects_left = SUBJECTS_OF_TURN_MAX // part
+        # Those who could not be written to in the turns before are nobody's in this one.
+        self.clients_max = len(self.clients) + CLIENTS_OF_TURN_MAX // part
+
+    def allow_some(self, part: int) -> None:
+        """Have time for one part in so many of a turn at least."""
+        self.left = max(self.left, self.most // part, 1)
+        some = max(CLIENTS_OF_TURN_MAX // part, 1)
+        self.clients_max = max(self.clients_max, len(self.clients) + some)
+
+    def allow_all(self) -> None:
+        """Have time for everything: there is no other turn."""
+        self.left = self.clients_max = sys.maxsize
+
+    @property
+    def has_time(self) -> bool:
+        """Return whether there is time for what reaches very many."""
+        return self.left > 0 and len(self.clients) < self.clients_max
 
     @property
     def are_spent(self) -> bool:
         """Return whether somebody may have to wait for the next turn."""
-        return self.left <= 0 or self.subjects_left <= 0
+        is_left = self.left > 0 and self.subjects_left > 0
+        return not is_left or len(self.clients) >= self.clients_max
 
 
 def cost_of(messages: int, cost: int, copied_bytes: int = 0) -> int:

@@ -11,7 +11,6 @@ a whole turn has time for is brought to some of them in each.
 
 from __future__ import annotations
 
-import sys
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -180,7 +179,7 @@ class LateOutput:
     @property
     def has_time(self) -> bool:
         """Return whether something may be sent to very many in this turn."""
-        return self._deliveries.left > 0 or self.is_over
+        return self._deliveries.has_time or self.is_over
 
     def holds_up(self, account: Account) -> bool:
         """Tell whether an account's clients may not publish for now."""
@@ -231,7 +230,7 @@ class LateOutput:
         used it all in each turn. Of several accounts, each has its turn."""
         deliveries = self._deliveries
         was_spent = deliveries.left <= 0
-        deliveries.left = max(deliveries.left, deliveries.most // _LEAST_SHARE, 1)
+        deliveries.allow_some(_LEAST_SHARE)
         self._send_some(send, now)
         if was_spent:
             deliveries.left = min(deliveries.left, 0)  # it was for what is late
@@ -247,7 +246,7 @@ class LateOutput:
                     send(account, late.take())
                 else:
                     if self.is_over:
-                        deliveries.left = sys.maxsize
+                        deliveries.allow_all()
                     late.under_way.resume(now)
             del self.waiting[account]
             if not late.is_over:

@@ -134,7 +134,8 @@ class Node:
         self.name = options.server_name or self.server_id
         self.listener = Listener(options.host, port, auth_timeout_ns=options.auth_timeout_ns)
         self.listeners: tuple[Listener, ...] = ()  # those with TLS or WebSocket
-        self._deliveries = Deliveries()
+        self.touched: dict[Session, None] = {}  # with output for the pump to write
+        self._deliveries = Deliveries(self.touched)
         self.late = LateOutput(self._deliveries)
         self._stirred: dict[Account, None] = {}  # have work for this turn; accounts add themselves
         self.accounts: dict[str, Account] = {}  # by name
@@ -160,7 +161,6 @@ class Node:
         self.to_read = READ_OF_TURN_MAX
         self._fed = SessionQueue(OPS_OF_TURN_MAX)
         self._strangers = SessionQueue(OPS_OF_STRANGERS_MAX)  # who have not signed in
-        self.touched: dict[Session, None] = {}  # with output for the pump to write
         self._held: Held = []  # output that waits for the next flush
         # How much that is, with what waits for the flush under way; and whether one has ended since
         # the last turn.
@@ -516,8 +516,15 @@ class Node:
 
     def take_touched(self) -> Collection[Session]:
         """Return the sessions with output since the last call."""
-        touched, self.touched = self.touched, {}
+        touched = list(self.touched)
+        self.touched.clear()
         return touched
+
+    def put_off(self, sessions: dict[Session, None]) -> None:
+        """Have sessions among those with output that were taken before, ahead of all others."""
+        sessions |= self.touched
+        self.touched.clear()
+        self.touched |= sessions
 
     def take_held(self) -> Held:
         """Return everything that waits for the disk; it must all be released, or dropped."""

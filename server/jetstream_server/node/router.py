@@ -44,6 +44,7 @@ COST_AT_ONCE_MAX = 64
 # What few are sent together takes no time up to here, and is not divided up to there.
 COPIED_UNCOUNTED_BYTES_MAX = 64 * 1024
 COPIED_AT_ONCE_BYTES_MAX = 4 * 1024 * 1024
+CLIENTS_AT_ONCE_MAX = 200  # before it is looked how many are to be sent something by now
 MEMBERS_OF_DELIVERY = 16  # passed over in the time of one
 DELIVERIES_OF_ONE_NOTED = 6  # made in the time of one that is traced
 # Members of a group, above which those that are the publisher's are left out first.
@@ -221,6 +222,12 @@ class Router:
             ):
                 cut, _ = subjects.segment(run.chunk, run.fields, cut, stop, routes, families)
             only, singly = targets.only, targets.singly
+            if (
+                answers is not None
+                and (only is None or only.outlet is not None)
+                and len(deliveries.clients) >= deliveries.clients_max
+            ):
+                break
             if answers is not None and (only is None or only.is_filtered or singly):
                 cut = self._looked_at_together(targets, run, index, cut)
                 if cut == index:
@@ -316,7 +323,7 @@ class Router:
     @property
     def has_time(self) -> bool:
         """Return whether the turn has time for messages that reach very many."""
-        return self._deliveries.left > 0
+        return self._deliveries.has_time
 
     def spend(self, cost: int) -> None:
         """Note that a message has cost more than that it reaches one.
@@ -343,10 +350,12 @@ class Router:
         copied_bytes = targets.width * wide.run.span(wide.start, wide.stop)
         cost = cost_of(wide.stop - wide.start, targets.cost, copied_bytes)
         first, left = wide.next, self._deliveries.left
-        last = min(first + max(targets.width * left // cost, 1), targets.width)
+        affordable = max(targets.width * left // cost, 1)
+        last = min(first + min(affordable, CLIENTS_AT_ONCE_MAX), targets.width)
         left -= cost * (last - first) // targets.width
         # What is not enough for one more is nothing, or who comes next would not count as late.
-        self._deliveries.left = left if last == targets.width else min(left, 0)
+        is_spent = last - first == affordable and last < targets.width
+        self._deliveries.left = min(left, 0) if is_spent else left
         # Who is gone by now takes no time.
         plain = targets.plain
         while last < len(plain) and plain[last].closed:
@@ -646,7 +655,7 @@ class _Wide:
 
     def receive(self, now: int) -> None:
         """Deliver to as many of them as a turn has time for."""
-        if self.router.has_time:
+        while self.next < self.targets.width and self.router.has_time:
             self.router._deliver_part(self, now)
         if self.next < self.targets.width:
             self.answers.postpone(self)

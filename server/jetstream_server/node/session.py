@@ -168,6 +168,7 @@ class Session:
         echo: whether it gets what it publishes itself.
         headers: whether it understands HMSG.
         outbox: bytes for its socket.
+        has_spoken: whether it has said something since it was written to.
         answers: what is under way to it, and what it asks for that waits.
         closing: why it ends, empty while it does not.
         left: why its connection is gone while what it said before is yet to be acted on, empty as
@@ -196,6 +197,7 @@ class Session:
         self.account: Account = node.account_of(self.user)
         self.echo, self.headers = self.sign_in.wishes.echo, self.sign_in.wishes.headers
         self.outbox = Outbox()
+        self.has_spoken = False
         self.answers = Answers(self.outbox, lambda: node.note_input(self), node.containment)
         self.closing = self.left = ""
         self.traffic = Traffic()
@@ -234,11 +236,13 @@ class Session:
         else:
             self.parser.put_off(data)
         self.unheard_bytes += len(data)
+        self.has_spoken = True
         node.note_input(self)
 
     def take_output(self, bytes_max: int = sys.maxsize) -> bytes:
         """Return what is unsent, so many bytes or a little more; the caller tells the outbox what
         becomes of them."""
+        self.has_spoken = False
         data = self.outbox.take(bytes_max)
         if self._node.protocol_trace is not None:
             self._node.protocol_trace.left(self, data)

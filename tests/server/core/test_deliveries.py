@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from jetstream_server.core.deliveries import (
+    CLIENTS_OF_TURN_MAX,
     DELIVERIES_OF_TURN_MAX,
     MESSAGES_OF_DELIVERY,
     SUBJECTS_OF_TURN_MAX,
@@ -45,3 +46,34 @@ def test_a_short_turn_has_time_for_a_part() -> None:
     assert deliveries.most == DELIVERIES_OF_TURN_MAX
     deliveries.begin()
     assert deliveries.left == DELIVERIES_OF_TURN_MAX
+
+
+def test_clients_are_counted_but_for_those_of_the_turns_before() -> None:
+    clients = [0] * 7
+    deliveries = Deliveries(clients)
+    for _ in range(3):
+        clients += [0] * (CLIENTS_OF_TURN_MAX - 1)
+        assert deliveries.has_time and not deliveries.are_spent
+        clients += [0]
+        assert not deliveries.has_time and deliveries.are_spent
+        deliveries.begin()
+    assert deliveries.has_time
+    clients.clear()
+    deliveries.begin(part=4)
+    clients += [0] * (CLIENTS_OF_TURN_MAX // 4)
+    assert not deliveries.has_time
+
+
+def test_some_time_may_be_had_although_it_is_all_spent() -> None:
+    clients: list[int] = []
+    deliveries = Deliveries(clients)
+    clients += [0] * 2 * CLIENTS_OF_TURN_MAX
+    deliveries.left = -5
+    deliveries.allow_some(4)
+    assert deliveries.has_time and deliveries.left == DELIVERIES_OF_TURN_MAX // 4
+    clients += [0] * (CLIENTS_OF_TURN_MAX // 4)
+    assert not deliveries.has_time
+    deliveries.allow_all()
+    clients += [0] * 10 * CLIENTS_OF_TURN_MAX
+    deliveries.left -= 10 * DELIVERIES_OF_TURN_MAX
+    assert deliveries.has_time

@@ -353,6 +353,51 @@ def test_what_is_written_to_many_takes_turns(running, until, on_loop, monkeypatc
     on_loop(main())
 
 
+def test_many_who_are_written_to_take_turns_and_whoever_has_spoken_comes_first(
+    running, until, on_loop, monkeypatch
+):
+    """A message for ten thousand clients kept others waiting for 280 ms."""
+    monkeypatch.setattr("jetstream_server.net.pump.WRITTEN_CLIENTS_MAX", 4)
+    monkeypatch.setattr("jetstream_server.core.deliveries.CLIENTS_OF_TURN_MAX", 8)
+    monkeypatch.setattr("jetstream_server.node.router.CLIENTS_AT_ONCE_MAX", 2)
+
+    async def main() -> None:
+        async with running() as served:
+            clients = [await served.connect() for _ in range(20)]
+            for _, writer in clients[:19]:
+                writer.write(b"SUB to.all 1\r\nPING\r\n")
+            for reader, _ in clients[:19]:
+                assert await reader.readexactly(6) == b"PONG\r\n"
+            write, shares = served.pump._write, []
+
+            def writing(now: int, *bounds: int) -> None:
+                before = {each: each.outbox.unsent_bytes for each in served.node.touched}
+                write(now, *bounds)
+                left = served.node.touched
+                shares.append([each.cid for each in before if each not in left])
+
+            served.pump._write = writing
+            others = clients[19]
+            others[1].write(b"PUB to.all 2\r\nhi\r\nPING\r\n")
+            for reader, _ in clients[:19]:
+                assert await reader.readexactly(20) == b"MSG to.all 1 2\r\nhi\r\n"
+            assert await others[0].readexactly(6) == b"PONG\r\n"
+            shares = [each for each in shares if each]
+            assert max(map(len, shares)) == 4 and len(shares) >= 5
+            assert not served.node.touched
+            # Those who are written to while others wait for it.
+            for session in served.node.sessions.values():
+                session.send(b"+OK\r\n")
+            others[1].write(b"PING\r\n")
+            shares.clear()
+            assert await others[0].readexactly(11) == b"+OK\r\nPONG\r\n"
+            assert 20 in shares[0], "whoever waits for an answer has it in the first turn"
+            for reader, _ in clients[:19]:
+                assert await reader.readexactly(5) == b"+OK\r\n"
+
+    on_loop(main())
+
+
 def test_what_a_flush_releases_for_many_is_written_by_the_next_turn(listening, until, on_loop):
     """The loop may come from a turn to the end of a flush without looking at sockets."""
 

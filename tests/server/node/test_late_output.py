@@ -356,6 +356,21 @@ def test_some_of_it_is_sent_whatever_clients_have_used_of_the_turn(
     assert other.session.traffic.out_msgs > 20 * LISTENERS
 
 
+@pytest.mark.parametrize("ends", [True, False])
+def test_some_of_it_is_sent_although_as_many_clients_as_may_be_are_sent_something(
+    client: Any, monkeypatch: pytest.MonkeyPatch, ends: bool
+) -> None:
+    output, node = client.say(publishes(0, 3)), client.node
+    monkeypatch.setattr(deliveries, "CLIENTS_OF_TURN_MAX", 0)
+    for _ in range(0 if ends else 100):
+        output += client.say(b"")
+    if ends:
+        node.stop(client.now)
+        node.release(node.take_held(), client.now)
+        output += client.read()
+    assert told_to_all(output) == [[1, 2, 3]] * LISTENERS
+
+
 def test_at_the_end_what_has_reached_some_reaches_all(client: Any, shorter: None) -> None:
     output = client.say(publishes(0, 5))
     assert client.node.late.waiting

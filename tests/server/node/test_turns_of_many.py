@@ -327,6 +327,8 @@ class World:
         for client in self.clients:
             if not client.is_gone and (client is self.quiet or self.random.random() < 0.8):
                 self.read(client)
+        unread = dict.fromkeys(each for each in node.take_touched() if each.outbox)
+        node.put_off(unread)
         if self.pongs_due:
             self.pongs_due += 1
             assert self.pongs_due <= TURNS_TO_PONG_MAX, f"no PONG, turn {self.turns}"
@@ -544,6 +546,8 @@ def shorten(monkeypatch: pytest.MonkeyPatch, random: Random) -> None:
     for place, name, values in (
         (deliveries, "DELIVERIES_OF_TURN_MAX", [5, 10, 30, 100, 6000]),
         (deliveries, "SUBJECTS_OF_TURN_MAX", [3, 10, 1250]),
+        (deliveries, "CLIENTS_OF_TURN_MAX", [1, 2, 5, 400]),
+        (router, "CLIENTS_AT_ONCE_MAX", [1, 3, 200]),
         (router, "COST_AT_ONCE_MAX", [0, 3, 64, 64]),
         (router, "COPIED_UNCOUNTED_BYTES_MAX", [16, 300, 65536]),
         (router, "COPIED_AT_ONCE_BYTES_MAX", [100, 5000, 1 << 22]),
