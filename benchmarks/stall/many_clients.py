@@ -6,6 +6,7 @@ import contextlib
 import resource
 import selectors
 import socket
+import struct
 import time
 from threading import Event, Thread
 
@@ -42,7 +43,15 @@ class _Crowd:
             _LEFT.append(wire.sock)
 
     def leave(self, port: int) -> None:
-        """Have all of them leave, as fast as one can close them."""
+        """Have all of them end their side, as fast as that goes."""
+        for client in _LEFT:
+            client.shutdown(socket.SHUT_WR)
+        time.sleep(1)
+
+    def reset(self, port: int) -> None:
+        """Have all connections reset, as when a process with unread bytes ends."""
+        for client in _LEFT:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         _close_all()
         time.sleep(1)
 
@@ -82,13 +91,11 @@ def _heard(name: str, count: int, messages: int) -> Input:
     return Input(name, lambda port: crowd.hear(port, messages), crowd.come)
 
 
-def _lost(name: str, count: int) -> Input:
-    crowd = _Crowd(count)
-    return Input(name, crowd.leave, crowd.come)
-
+_THOUSANDS = _Crowd(10_000)
 
 MANY_CLIENTS = [
     _heard("10 messages for 5,000 clients", 5_000, 10),
     _heard("a message for 10,000 clients", 10_000, 1),
-    _lost("10,000 clients leave at the same time", 10_000),
+    Input("10,000 clients leave at the same time", _THOUSANDS.leave, _THOUSANDS.come),
+    Input("the connections of 10,000 clients reset", _THOUSANDS.reset, _THOUSANDS.come),
 ]

@@ -45,6 +45,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._session: Session
         self._handed_over = 0  # bytes handed to the transport so far
         self._is_given_up = False
+        self._is_leaving = False  # as soon as there is time for it
         self._has_ended = False  # the session, though the socket may live on
         self._is_full = False  # the transport takes no more for now
         self._is_behind = False  # the backlog was above the low mark, and is to fall below it
@@ -247,12 +248,25 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._look_at_backlog()
         self._go_on()
 
+    def eof_received(self) -> bool:
+        """Have a client leave that has ended its side; return whether the socket stays open until
+        there is time for that."""
+        keeps_socket = self._pump.departures.keep_sockets and not self._has_ended
+        if keeps_socket:
+            self._leave(None)
+        return keeps_socket
+
     def connection_lost(self, exc: Exception | None) -> None:
         """Have the client leave."""
         self._stop_watching()
         self._pump.intake.forget(self)
         self._pump.connections.pop(self._session, None)
         if not self._has_ended:
+            self._leave(exc)
+
+    def _leave(self, exc: Exception | None) -> None:
+        if not self._is_leaving:
+            self._is_leaving = True
             self._pump.departures.add(self, self._reason_of_loss(exc))
 
     @property
@@ -261,11 +275,12 @@ class ClientConnection(asyncio.BufferedProtocol):
         return self._session.subscription_count
 
     def depart(self, reason: str) -> None:
-        """Forget the session of a connection that is lost."""
+        """Forget the session of a connection that is lost, and close the socket."""
         try:
             self._end_session(reason)
         except Exception as error:
             self._contain(error)
+        self._transport.close()
 
     def _end_session(self, reason: str) -> None:
         self._has_ended = True

@@ -4,6 +4,10 @@ A thousand may go at once, as when their machine is switched off. To forget one 
 some operations, and more with thousands of subscriptions, and all of them would be forgotten before
 anybody else is heard. So those for whom there is no time leave in the next turns, in their order;
 until then what they have subscribed to reaches them no less than it did on its way to them.
+
+The socket of a client that has ended its side is closed when the client leaves, as to close it
+takes longer than to be told: ten thousand that ended together kept others waiting for 200 ms. Where
+few descriptors are left each is closed at once, so that others may come.
 """
 
 from __future__ import annotations
@@ -12,7 +16,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
-PARTS_OF_TURN = 40  # of some 40 microseconds
+PARTS_OF_TURN = 40  # of some 60 microseconds
 SUBSCRIPTIONS_OF_PART = 500
 
 
@@ -25,7 +29,7 @@ class DepartingConnection(Protocol):
         ...
 
     def depart(self, reason: str) -> None:
-        """Forget the client."""
+        """Forget the client, and close its socket if it is open."""
         ...
 
 
@@ -34,10 +38,14 @@ class Departures:
 
     Args:
         wake: asks for a turn.
+
+    Attributes:
+        keep_sockets: those that wait may keep theirs open.
     """
 
     def __init__(self, wake: Callable[[], None]) -> None:
         self._wake = wake
+        self.keep_sockets = True
         self._left = PARTS_OF_TURN
         self._waiting: deque[tuple[DepartingConnection, str]] = deque()
 

@@ -38,14 +38,22 @@ class Descriptors:
         listening socket: that takes an eighth of all at most."""
         return number < self.limit // 8
 
-    def has_room(self, handle: int) -> bool:
-        """Tell whether a client may have the next one; `handle` is any that is open."""
+    def next_number(self, handle: int) -> int:
+        """Return the number that a client would have now, the limit if there is none left.
+
+        Args:
+            handle: any that is open.
+        """
         try:
             next_one = os.dup(handle)
         except OSError:
-            return False
+            return self.limit
         os.close(next_one)
-        return self.are_for_clients(next_one)
+        return next_one
+
+    def are_scarce(self, number: int) -> bool:
+        """Tell whether, with this one given out, most of those for clients are."""
+        return number > (self.limit - self.reserved) * 3 // 4
 
 
 def _raised() -> int:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from jetstream_server.config.options import ServerOptions, TlsOptions, WebsocketOptions
 from jetstream_server.net import listening
 from jetstream_server.net.client_connection import ClientConnection
+from jetstream_server.net.departures import Departures
 from jetstream_server.net.descriptors import Descriptors
 from jetstream_server.net.pump import Pump
 from jetstream_server.node.listener import Listener
@@ -153,7 +154,7 @@ class Listeners:
 
     async def _serve(self, pump: Pump, bound: socket.socket, kind: str) -> list[asyncio.Server]:
         def connection() -> asyncio.BaseProtocol:
-            if not self._look_for_room(bound):
+            if not self._look_for_room(bound, pump.departures):
                 return TurnedAway()
             # Looked up for everybody who comes: a reload may bring TLS, or take it away.
             terms = self._terms.get(kind)
@@ -166,10 +167,13 @@ class Listeners:
 
         return await listening.serve(bound, connection)
 
-    def _look_for_room(self, bound: socket.socket) -> bool:
-        """Tell whether one more may come in; log it when that changes."""
+    def _look_for_room(self, bound: socket.socket, departures: Departures) -> bool:
+        """Tell whether one more may come in; log it when that changes. Where few more may, sockets
+        of those who leave do not stay open."""
         found = self._descriptors
-        has_room = found.has_room(bound.fileno())
+        number = found.next_number(bound.fileno())
+        departures.keep_sockets = not found.are_scarce(number)
+        has_room = found.are_for_clients(number)
         if has_room != self._had_room:
             self._had_room = has_room
             if has_room:

@@ -141,6 +141,23 @@ class UpgradingConnection(asyncio.BufferedProtocol):
             self._timer.cancel()
             self._timer = None
 
+    def eof_received(self) -> bool:
+        """Close the socket of somebody who has ended it, now or when there is time for that; return
+        whether it stays open until then."""
+        keeps_socket = self._pump.departures.keep_sockets
+        if keeps_socket:
+            self._pump.departures.add(self, "Client Closed")
+        return keeps_socket
+
+    @property
+    def subscription_count(self) -> int:
+        """Return 0: it is not a client."""
+        return 0
+
+    def depart(self, reason: str) -> None:
+        """Close the socket."""
+        self._transport.close()
+
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the timer, and what it waited for."""
         self._cancel()

@@ -34,3 +34,5 @@ class Plug:
 
     def get_extra_info(self, name: str) -> tuple[str, int]:
         return ("127.0.0.1", 1)
+
+    def close(self) -> None: ...

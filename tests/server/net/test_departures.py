@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import pytest
 from jetstream_server.net.departures import PARTS_OF_TURN, SUBSCRIPTIONS_OF_PART, Departures
 
 from tests.server.net.plug import Plug
@@ -95,6 +96,66 @@ def test_a_crowd_that_goes_at_once_leaves_in_turns(
             assert sum(left.values()) == 4 * PARTS_OF_TURN
             assert max(left.values()) <= PARTS_OF_TURN
             assert {each.reason for each in served.node.closed} <= {"Client Closed", "Read Error"}
+
+    on_loop(main())
+
+
+@pytest.mark.parametrize("keep", [True, False])
+def test_sockets_of_a_crowd_that_ends_together_are_closed_in_turns(
+    running: Any,
+    on_loop: Callable[[Awaitable[None]], None],
+    until: Callable[[Callable[[], object]], Awaitable[None]],
+    keep: bool,
+) -> None:
+    """To close those of ten thousand kept everybody else waiting for up to 200 ms. Where there are
+    few descriptors each is closed at once, and its client leaves in turns all the same."""
+
+    async def main() -> None:
+        async with running(max_connections=1000) as served:
+            departures, turns = served.pump.departures, [0]
+            turned, closed, left = departures.turned, Counter[int](), Counter[int]()
+            clients = [await served.connect() for _ in range(4 * PARTS_OF_TURN)]
+
+            def counting() -> None:
+                turns[0] += 1
+                turned()
+
+            departures.turned = counting
+            departures.keep_sockets = keep
+            for connection in list(served.pump.connections.values()):
+                transport, depart = connection._transport, connection.depart
+
+                def departing(reason: str, depart: Any = depart, at: Any = transport) -> None:
+                    left[turns[0]] += 1
+                    assert at.is_closing() is not keep
+                    depart(reason)
+                    closed[turns[0]] += at.is_closing()
+
+                connection.depart = departing
+            for _, writer in clients:
+                writer.write_eof()
+            for reader, _ in clients:
+                assert await reader.read() == b""
+            await until(lambda: not served.node.sessions and not served.pump.connections)
+            assert sum(left.values()) == sum(closed.values()) == 4 * PARTS_OF_TURN
+            assert max(left.values()) <= PARTS_OF_TURN
+            assert {each.reason for each in served.node.closed} == {"Client Closed"}
+        for _, writer in clients:
+            writer.close()
+
+    on_loop(main())
+
+
+def test_a_client_that_ends_its_side_at_once_is_answered(
+    running: Any, on_loop: Callable[[Awaitable[None]], None]
+) -> None:
+    async def main() -> None:
+        async with running() as served:
+            reader, writer = await served.connect()
+            writer.write(b"PING\r\n")
+            writer.write_eof()
+            assert await reader.read() == b"PONG\r\n"
+            writer.close()
 
     on_loop(main())
 

@@ -30,13 +30,16 @@ def test_the_limit_is_raised(limits: tuple[int, int]) -> None:
 def test_the_last_ones_are_not_for_clients() -> None:
     found = Descriptors()
     with open(os.devnull) as null:
-        assert found.has_room(null.fileno())
         next_one = os.dup(null.fileno())
         os.close(next_one)
-        found.limit = next_one + found.reserved + 1
-        assert found.has_room(null.fileno())
-        found.limit -= 1
-        assert not found.has_room(null.fileno())
+        assert found.next_number(null.fileno()) == next_one
         os.fstat(null.fileno())  # it was only looked at
+    found.limit = next_one + found.reserved
     assert found.are_for_clients(next_one - 1) and not found.are_for_clients(next_one)
-    assert not found.has_room(-1)
+    assert found.next_number(-1) == found.limit
+
+
+def test_most_are_given_out_before_they_are_scarce() -> None:
+    found = Descriptors()
+    found.limit, found.reserved = 500, 100
+    assert not found.are_scarce(300) and found.are_scarce(301)

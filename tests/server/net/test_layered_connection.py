@@ -347,6 +347,9 @@ def test_info_comes_first_even_for_who_begins_tls_at_once(
         def is_closing(self) -> bool:
             return False
 
+        def close(self) -> None:
+            pass
+
     async def scene(server: Any) -> None:
         terms = ListenerTerms(Listener(tls_required=True), secure, 5 * SECOND)
         connection, transport = LayeredConnection(server.pump, terms), Transport()

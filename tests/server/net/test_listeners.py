@@ -70,6 +70,27 @@ def test_clients_come_in_until_it_is_shut(opened):
     assert said == [f"INF Listening for client connections on 127.0.0.1:{ports[0]}"]
 
 
+def test_where_descriptors_are_few_sockets_of_those_who_leave_do_not_stay_open(opened, monkeypatch):
+    kept: list[bool] = []
+
+    async def scene(listeners: Listeners, node: Node) -> None:
+        looked = Listeners._look_for_room
+
+        def looking(self, bound, departures) -> bool:
+            has_room = looked(self, bound, departures)
+            kept.append(departures.keep_sockets)
+            return has_room
+
+        monkeypatch.setattr(Listeners, "_look_for_room", looking)
+        await first_line(listeners.port)
+        found = listeners._descriptors
+        found.limit = found.reserved + found.next_number(0) + 8
+        await first_line(listeners.port)
+
+    opened(options_of(), scene)
+    assert kept == [True, False]
+
+
 def test_websocket_has_a_door_of_its_own(opened):
     urls: list[str] = []
 
