@@ -187,6 +187,7 @@ class Consumer:
         if self._is_stopped:
             return
         self._is_stopped = True
+        self.shared.delivery.end(is_for_good=ending is not Ending.SHUTDOWN)
         self.pull.stop(ending.value, now, tells_rest=ending is Ending.SHUTDOWN)
         for subscription in self._subscriptions:
             self.context.sublist.remove(subscription)
@@ -229,6 +230,10 @@ class Consumer:
         if self._is_stopped:
             return
         shared, supply = self.shared, self._supply
+        if shared.delivery.under_way is not None:
+            shared.delivery.go_on()
+            self.wake()
+            return
         shared.is_blocked = shared.waits_for_flush = False
         output = self.context.output
         delivered_bytes = output.delivered_bytes

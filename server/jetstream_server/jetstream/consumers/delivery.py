@@ -6,7 +6,8 @@ stored subject, and only the sid leads them to the inbox, so they cannot be publ
 else (docs/reference/consumers.md#delivery). Statuses are published: they carry the inbox as their
 subject.
 
-It does not decide what is sent, and the only state it keeps is where the last queue member was.
+It does not decide what is sent, and the only state it keeps is where the last queue member was, and
+what is on its way to very many (`wide_delivery.py`).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from __future__ import annotations
 import sys
 from array import array
 from bisect import bisect_left
-from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from typing import cast
 
@@ -22,7 +23,13 @@ from jetstream_server.core.handing_over import BYTES_OF_ONE
 from jetstream_server.core.relay import REPLY_PREFIX, resolved
 from jetstream_server.core.sublist import Match
 from jetstream_server.core.subscription import Subscription
+from jetstream_server.jetstream.consumers.delivery_batch import DeliveryBatch
 from jetstream_server.jetstream.consumers.progress.progress import Progress
+from jetstream_server.jetstream.consumers.wide_delivery import (
+    SENT_AT_ONCE_MAX,
+    Addressee,
+    WideDelivery,
+)
 from jetstream_server.jetstream.context import Context
 from jetstream_server.jetstream.frames_in_flight import is_unread
 from jetstream_server.kernels.deliveries import encode_deliveries
@@ -32,26 +39,7 @@ from jetstream_server.store.ports import Window
 
 _VERSION_LINE = b"NATS/1.0"
 _FRAME_BYTES = 64  # of a frame without subject and content, roughly
-
-
-@dataclass(slots=True)
-class DeliveryBatch:
-    """Messages of one window on their way out.
-
-    Attributes:
-        window: where they are; the batch is the first `count`.
-        delivered: how often each has been out, this time included.
-        first_consumer_seq: consumer sequence of the first; it rises by one.
-        pending: how many messages are left after the first.
-        is_falling: `pending` falls by one with each message: they go out for the first time.
-    """
-
-    window: Window
-    count: int
-    delivered: int
-    first_consumer_seq: int
-    pending: int
-    is_falling: bool = True
+_UNITS_OF_SEND = 1 / 8  # of the workload
 
 
 def room_for_all(budget: int, *matches: Match) -> tuple[int, int]:
@@ -75,6 +63,8 @@ class Delivery:
 
     Attributes:
         headers_only: payloads are replaced by a header with their size.
+        under_way: what has yet to come to some of very many, before which nothing else may be
+            delivered; None for nothing.
     """
 
     def __init__(self, context: Context, stream: str, consumer: str, headers_only: bool) -> None:
@@ -85,6 +75,24 @@ class Delivery:
         self._turn = 0  # the member of a queue group that was served last
         self._in_flight = context.output.in_flight
         self._handing = context.workload.handing
+        self._workload = context.workload
+        self.under_way: WideDelivery | None = None
+
+    def go_on(self) -> None:
+        """Deliver what is under way to some more."""
+        if self.under_way is not None:
+            self.under_way.go_on()
+            if self.under_way.is_over:
+                self.under_way = None
+
+    def end(self, *, is_for_good: bool) -> None:
+        """Leave nothing under way: whoever has not got it gets it now, or never if the consumer is
+        gone for good."""
+        under_way, self.under_way = self.under_way, None
+        if under_way is not None and is_for_good:
+            under_way.drop()
+        elif under_way is not None:
+            under_way.finish()
 
     def match(self, subject: bytes) -> Match:
         """Return what a subject reaches, in whatever account."""
@@ -139,6 +147,10 @@ class Delivery:
             extra: header lines added to each message, each with its CRLF.
         """
         only = match.only
+        if self.under_way is not None or match.width > SENT_AT_ONCE_MAX:
+            if self.under_way is None:
+                self.under_way = WideDelivery(self._send_to_listener)
+            return self.under_way.deliver([*match.plain, *match.queues], batch, picks, extra)
         if only is not None:
             return self._send_to(only, batch, picks, extra)
         sent = 0
@@ -147,6 +159,13 @@ class Delivery:
         for members in match.queues:
             sent += self._share(members, batch, picks, extra)
         return sent
+
+    def _send_to_listener(
+        self, listener: Addressee, batch: DeliveryBatch, picks: array[int] | None, extra: bytes
+    ) -> int:
+        if isinstance(listener, Subscription):
+            return self._send_to(listener, batch, picks, extra)
+        return self._share(listener, batch, picks, extra)
 
     def _share(
         self,
@@ -174,6 +193,7 @@ class Delivery:
         extra: bytes,
     ) -> int:
         outlet = subscription.outlet
+        self._workload.used += _UNITS_OF_SEND
         if outlet is None:
             places = range(batch.count) if picks is None else picks
             run = PubRun.of([self._message(batch, at, extra) for at in places])
@@ -289,7 +309,11 @@ class Delivery:
             fields: further header lines, each with its CRLF.
         """
         headers = b"%b %b\r\n%b\r\n" % (_VERSION_LINE, line, fields)
-        self._output.publish(subject, b"", reply=reply, headers=headers)
+        publish = partial(self._output.publish, subject, b"", reply=reply, headers=headers)
+        if self.under_way is not None:
+            self.under_way.follow(publish)
+        else:
+            publish()
 
     def heartbeat(self, subject: bytes, progress: Progress, fields: bytes = b"") -> None:
         """Tell a client how far it should have come."""

@@ -19,7 +19,8 @@ from jetstream_server.core.sublist import Match
 from jetstream_server.core.subscription import Stretch
 from jetstream_server.jetstream.consumers.consumer_context import ConsumerContext
 from jetstream_server.jetstream.consumers.dealing import deal, picked
-from jetstream_server.jetstream.consumers.delivery import DeliveryBatch, room_for_all
+from jetstream_server.jetstream.consumers.delivery import room_for_all
+from jetstream_server.jetstream.consumers.delivery_batch import DeliveryBatch
 from jetstream_server.jetstream.consumers.inactivity import Inactivity
 from jetstream_server.jetstream.consumers.late_endings import LateEndings
 from jetstream_server.jetstream.consumers.priority import (
@@ -36,6 +37,7 @@ from jetstream_server.jetstream.consumers.supply import (
     OFFER_UNITS,
     OFFERS_AT_ONCE,
     OFFERS_FREE,
+    UNITS_AT_ONCE,
     Offer,
     Supply,
 )
@@ -209,19 +211,29 @@ class Pull:
             shared.wake()
             return
         budget, offers, self._looked_at = TURN_BYTES, 0, 0
+        workload = shared.stream.context.workload
+        enough = workload.used + UNITS_AT_ONCE
         while self._waiting:
-            if budget <= 0 or offers == OFFERS_AT_ONCE or self._looked_at > _LOOKED_AT_MAX:
+            if (
+                budget <= 0
+                or offers == OFFERS_AT_ONCE
+                or self._looked_at > _LOOKED_AT_MAX
+                or workload.used >= enough
+            ):
                 shared.wake()
                 return
             offers += 1
             if offers > OFFERS_FREE:
-                shared.stream.context.workload.spend(OFFER_UNITS)
+                workload.spend(OFFER_UNITS)
             sent = self._serve_next(budget, now)
             if sent is None:
                 if self._searches:
                     shared.wake()
                     return
                 break
+            if shared.delivery.under_way is not None:
+                shared.wake()
+                return
             budget -= sent
         if not shared.is_blocked and shared.progress.room:
             self._end_no_wait()

@@ -25,6 +25,7 @@ from jetstream_server.jetstream.consumers.supply import (
     OFFER_UNITS,
     OFFERS_AT_ONCE,
     OFFERS_FREE,
+    UNITS_AT_ONCE,
     Offer,
     Supply,
 )
@@ -107,17 +108,18 @@ class Push:
             shared.wake()
             return
         match = shared.delivery.permitted_match(self.subject)
+        workload = shared.stream.context.workload
         if match.size > 1:  # each is asked whether it reads
-            shared.stream.context.workload.spend(match.size / _ASKED_OF_UNIT)
-        budget, offers = TURN_BYTES, 0
+            workload.spend(match.size / _ASKED_OF_UNIT)
+        budget, offers, enough = TURN_BYTES, 0, workload.used + UNITS_AT_ONCE
         within = is_within(match)
         while True:
-            if budget <= 0 or offers == OFFERS_AT_ONCE:
+            if budget <= 0 or offers == OFFERS_AT_ONCE or workload.used >= enough:
                 shared.wake()
                 return
             offers += 1
             if offers > OFFERS_FREE:
-                shared.stream.context.workload.spend(OFFER_UNITS)
+                workload.spend(OFFER_UNITS)
             if shared.delivery.is_congested(match):
                 shared.block(match)
                 return
@@ -131,6 +133,9 @@ class Push:
             if not sent:
                 if self._searches:
                     shared.wake()
+                return
+            if shared.delivery.under_way is not None:
+                shared.wake()
                 return
             budget -= sent
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from jetstream_server.jetstream.consumers.consumer_context import ConsumerContext
 from jetstream_server.jetstream.consumers.consumer_files import ConsumerFiles
-from jetstream_server.jetstream.consumers.delivery import DeliveryBatch
+from jetstream_server.jetstream.consumers.delivery_batch import DeliveryBatch
 from jetstream_server.jetstream.consumers.pacing import OriginalPace
 from jetstream_server.jetstream.consumers.progress.selection import (
     chosen_window,
@@ -29,6 +29,7 @@ OFFER_MESSAGES_MAX = 8192
 OFFERS_AT_ONCE = 32  # of one consumer
 OFFERS_FREE = 8  # of these; each of the others is worth so much of the workload
 OFFER_UNITS = 0.5
+UNITS_AT_ONCE = 40  # of the workload, whatever offers and those who hear them are worth
 # Of the workload: an advisory tells of each message.
 _GIVEN_UP_UNITS = 0.5
 GIVEN_UP_UNITS_AT_ONCE = 20
