@@ -82,9 +82,11 @@ def pytest_sessionstart() -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Keep the collector from going through thousands of tests again and again."""
+    """Keep the collector from going through thousands of tests again and again, and from looking
+    for garbage after every 700 objects, which takes a fifteenth of the time of all tests."""
     gc.collect()
     gc.freeze()
+    gc.set_threshold(10_000, 10, 10)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -35,6 +35,8 @@ def spec(tmp_path) -> Path:
 def run(spec: Path, url: str) -> None:
     environment = {**os.environ, "JETSTREAM_URL": url, "SPARK_LOCAL_IP": "127.0.0.1"}
     environment |= {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
+    # The command's own JVM takes no options of `spark-submit`.
+    environment["JDK_JAVA_OPTIONS"] = os.environ.get("SPARK_SUBMIT_OPTS", "")
     if Path(jetstream_spark.__file__).parent == ROOT / "jetstream_spark":
         # Spark finds formats by listing folders, which an editable install is not in.
         environment["PYTHONPATH"] = os.pathsep.join((str(ROOT), str(ROOT / "server")))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -75,9 +76,14 @@ def test_the_null_server_stands_in_for_every_load(bench: Bench) -> None:
 
 @pytest.fixture(scope="module")
 def spark_loads() -> Iterator[LoadProcess]:
-    """A process for Spark: its session is not the one that other tests of this run make."""
-    with LoadProcess() as loads:
-        yield loads
+    """A process for Spark: its session is not the one that other tests of this run make.
+
+    What is measured has a JVM as users have it; what is tested does not live as long.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JDK_JAVA_OPTIONS", os.environ.get("SPARK_SUBMIT_OPTS", ""))
+        with LoadProcess() as loads:
+            yield loads
 
 
 @pytest.mark.spark

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import base64
 import itertools
-from collections.abc import Callable
+import subprocess
+from collections.abc import Callable, Iterator, Sequence
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from jetstream_spark import embedded
 from jetstream_spark.client.blocking import Blocking, this_host
 from jetstream_spark.client.control import Control, StreamState
 from jetstream_spark.options.format_options import SinkOptions
+from tests import nursery
 
 _numbers = itertools.count(1)
 
@@ -53,6 +58,22 @@ class Stream:
     @property
     def count(self) -> int:
         return self.control.stream_state(self.name).messages
+
+
+@pytest.fixture(scope="module", autouse=True)
+def nursed() -> Iterator[None]:
+    """Have the bundled server start in the nursery: a test restarts it several times. Those of
+    `tests/spark` start it as users do."""
+
+    def start(command: Sequence[str], **settings: Any) -> Any:
+        if [*command[:3]] == nursery.BUNDLED:
+            return nursery.start(command)
+        return subprocess.Popen(command, **settings)
+
+    with pytest.MonkeyPatch.context() as patch:
+        known = SimpleNamespace(**vars(subprocess) | {"Popen": start})
+        patch.setattr(embedded, "subprocess", known)
+        yield
 
 
 @pytest.fixture

@@ -27,7 +27,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 PAGE = Path(__file__).parents[2] / "docs/submit.md"
 SPARK_HOME = Path(pyspark.__file__).parent
 ROWS = 12_000
-SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+# As all JVMs of a run of `make test`, or else so.
+SHORT_LIVED = os.environ.get("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 LOG_SETTINGS = """
 rootLogger.level = info
 rootLogger.appenderRef.console.ref = console
