@@ -3,8 +3,13 @@
 A binary heap with lazy deletion: a moved or cancelled deadline stays in the heap until it surfaces
 or until the stale entries outnumber the live ones, when the heap is rebuilt. It holds no clock.
 
-Invariants: a heap entry is live exactly when it is the one that `_entries` holds for its key; the
-first one of the heap is.
+To rebuild the heap of half a million deadlines, or to have their dictionary grow, takes some 20 ms.
+So once they are more than some thousand they are spread by their hashes over parts, each with a
+heap of its own, and one more heap tells which part is next.
+
+Invariants: a heap entry is live exactly when it is the one that `entries` holds for its key; the
+first one of the part that is next is. The first one of each part is among `_nexts`, if there are
+several parts.
 """
 
 from __future__ import annotations
@@ -19,6 +24,33 @@ from jetstream_server.base.clock import NEVER
 K = TypeVar("K", bound=Hashable)
 
 _REBUILD_ENTRIES_MIN = 64
+_ALONE_MAX = 8192  # keys in one part; to spread them takes some milliseconds
+_PARTS = 64  # a power of two
+_NEXTS_MAX = 4 * _PARTS  # first entries of parts, most of which are first no more
+
+
+class _DeadlinePart(Generic[K]):
+    """Some of the keys.
+
+    Attributes:
+        entries: deadline, order of scheduling, key; the order keeps keys from being compared.
+        heap: of them, and of some that are no more.
+    """
+
+    __slots__ = ("entries", "heap")
+
+    def __init__(self) -> None:
+        self.entries: dict[K, tuple[int, int, K]] = {}
+        self.heap: list[tuple[int, int, K]] = []
+
+    def is_live(self, entry: tuple[int, int, K]) -> bool:
+        """Tell whether an entry of the heap still holds."""
+        return self.entries.get(entry[2]) is entry
+
+    def rebuild(self) -> None:
+        """Have nothing in the heap that is no more."""
+        self.heap = list(self.entries.values())
+        heapq.heapify(self.heap)
 
 
 class DeadlineHeap(Generic[K]):
@@ -36,45 +68,60 @@ class DeadlineHeap(Generic[K]):
         self.next_at = NEVER
         self.popped = 0
         self._sooner = sooner
-        # Deadline, order of scheduling, key: the order keeps keys from being compared.
-        self._entries: dict[K, tuple[int, int, K]] = {}
-        self._heap: list[tuple[int, int, K]] = []
+        self._alone: _DeadlinePart[K] | None = _DeadlinePart()  # while there are no others
+        self._parts: list[_DeadlinePart[K]] = []
+        # Deadline and order of what was the first entry of a part, and may be still, and the part.
+        self._nexts: list[tuple[int, int, _DeadlinePart[K]]] = []
+        self._count = 0
         self._counter = 0
 
     def __len__(self) -> int:
-        return len(self._entries)
+        return self._count
 
     def __contains__(self, key: K) -> bool:
-        return key in self._entries
+        return key in (self._alone or self._part(key)).entries
 
     def schedule(self, key: K, deadline_ns: int) -> None:
         """Set the deadline of a key, in place of the one it had."""
-        held = self._entries.get(key)
-        if held is not None and held[0] == deadline_ns:
+        part = self._alone or self._part(key)
+        held = part.entries.get(key)
+        if held is None:
+            self._count += 1
+            if self._count > _ALONE_MAX and self._alone is not None:
+                self._spread(self._alone)
+                part = self._part(key)
+        elif held[0] == deadline_ns:
             return
         self._counter += 1
         entry = (deadline_ns, self._counter, key)
-        self._entries[key] = entry
-        heapq.heappush(self._heap, entry)
+        part.entries[key] = entry
+        heapq.heappush(part.heap, entry)
+        if self._alone is None and part.heap[0] is entry:
+            self._note_first(part)
         if deadline_ns < self.next_at:
             self.next_at = deadline_ns
             if self._sooner is not None:
                 self._sooner()
         elif held is not None and held[0] == self.next_at:
             self._advance()
-        if len(self._heap) > 2 * len(self._entries) + _REBUILD_ENTRIES_MIN:
-            self._heap = list(self._entries.values())
-            heapq.heapify(self._heap)
+        if len(part.heap) > 2 * len(part.entries) + _REBUILD_ENTRIES_MIN:
+            self._rebuild(part)
 
     def cancel(self, key: K) -> None:
         """Forget a key; nothing happens when it is unknown."""
-        held = self._entries.pop(key, None)
-        if held is not None and held[0] == self.next_at:
+        part = self._alone or self._part(key)
+        held = part.entries.pop(key, None)
+        if held is None:
+            return
+        self._count -= 1
+        if len(part.heap) > 2 * len(part.entries) + _REBUILD_ENTRIES_MIN:
+            self._rebuild(part)  # before all that is stale surfaces at once
+        if held[0] == self.next_at:
             self._advance()
 
     def deadline(self, key: K) -> int | None:
         """Return the deadline of a key, None when it has none."""
-        entry = self._entries.get(key)
+        entry = (self._alone or self._part(key)).entries.get(key)
         return None if entry is None else entry[0]
 
     def next_deadline(self) -> int | None:
@@ -87,22 +134,65 @@ class DeadlineHeap(Generic[K]):
         if now < self.next_at:
             return []
         due: list[K] = []
-        heap = self._heap
-        while heap and heap[0][0] <= now and len(due) < count_max:
-            entry = heapq.heappop(heap)
-            if self._is_live(entry):
-                del self._entries[entry[2]]
-                due.append(entry[2])
+        while self.next_at <= now and len(due) < count_max:
+            part = self._alone or self._nexts[0][2]
+            key = heapq.heappop(part.heap)[2]
+            del part.entries[key]
+            due.append(key)
+            self._count -= 1
+            if self._alone is None:
+                self._note_first(part)
+            self._advance()
         self.popped += len(due)
-        self._advance()
         return due
 
     def _advance(self) -> None:
         """Go on to the next deadline, as the earliest is gone."""
-        heap = self._heap
-        while heap and not self._is_live(heap[0]):
-            heapq.heappop(heap)
-        self.next_at = heap[0][0] if heap else NEVER
+        if (alone := self._alone) is not None:
+            heap = alone.heap
+            while heap and not alone.is_live(heap[0]):
+                heapq.heappop(heap)
+            self.next_at = heap[0][0] if heap else NEVER
+            return
+        while self._nexts:
+            deadline, order, part = self._nexts[0]
+            is_first = bool(part.heap) and part.heap[0][1] == order
+            if is_first and part.is_live(part.heap[0]):
+                self.next_at = deadline
+                return
+            heapq.heappop(self._nexts)
+            if is_first:
+                heapq.heappop(part.heap)
+                self._note_first(part)
+        self.next_at = NEVER
 
-    def _is_live(self, entry: tuple[int, int, K]) -> bool:
-        return self._entries.get(entry[2]) is entry
+    def _rebuild(self, part: _DeadlinePart[K]) -> None:
+        """Rebuild the heap of a part, as most of it is no more."""
+        first = part.heap[0]
+        part.rebuild()
+        if self._alone is None and part.heap and part.heap[0] is not first:
+            self._note_first(part)
+
+    def _note_first(self, part: _DeadlinePart[K]) -> None:
+        """Have the first entry of a part among the next ones."""
+        if len(self._nexts) > _NEXTS_MAX:
+            firsts = [(each.heap[0], each) for each in self._parts if each.heap]
+            self._nexts = [(deadline, order, each) for (deadline, order, _), each in firsts]
+            heapq.heapify(self._nexts)
+        elif part.heap:
+            deadline, order, _ = part.heap[0]
+            heapq.heappush(self._nexts, (deadline, order, part))
+
+    def _part(self, key: K) -> _DeadlinePart[K]:
+        """Return the part of a key, if there are several."""
+        # Mixed once more: those of objects are so regular that all parts would grow at once.
+        return self._parts[hash((key,)) % _PARTS]
+
+    def _spread(self, alone: _DeadlinePart[K]) -> None:
+        self._alone = None
+        self._parts = [_DeadlinePart() for _ in range(_PARTS)]
+        for key, entry in alone.entries.items():
+            self._part(key).entries[key] = entry
+        for part in self._parts:
+            part.rebuild()
+            self._note_first(part)
