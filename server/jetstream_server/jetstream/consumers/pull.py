@@ -602,7 +602,7 @@ class Pull:
     @property
     def is_waiting(self) -> bool:
         """Return whether there may be somebody to deliver to."""
-        return bool(self._waiting.level_of)  # asked with each message
+        return self._waiting.count > 0  # asked with each message
 
     def stop(self, line: bytes, now: int, *, tells_rest: bool = False) -> None:
         """End all requests with a status if there is one, which may tell what is left of them. The

@@ -77,6 +77,7 @@ class PullRequest:
         delivered: messages sent so far.
         group, min_pending, min_ack_pending, pin, priority: for priority groups.
         is_text: asked for without JSON, so it cannot name a group: served after those that do.
+        level, place: where it waits among the others (`waiting_requests.py`).
     """
 
     reply: bytes
@@ -95,6 +96,8 @@ class PullRequest:
     pin: str = ""
     priority: int = 0
     is_text: bool = False
+    level: int = 0
+    place: int = 0
 
     @property
     def has_minimums(self) -> bool:

@@ -24,6 +24,7 @@ from jetstream_server.core.relay import REPLY_PREFIX, resolved
 from jetstream_server.core.sublist import Match, Sublist
 from jetstream_server.core.subscription import Sender, Stretch, Subscription
 from jetstream_server.jetstream.output import Output
+from jetstream_server.kernels.parts import PartedNames, PartedSequences
 from jetstream_server.node import service_latency
 from jetstream_server.node.accounts.crossing import (
     DELIVERIES_OF_CROSSING,
@@ -95,6 +96,7 @@ class _Expected:
     touched_at: int
     is_looked_at: bool = False  # by a consumer, which delivers without a message to count
     timed: TimedRequest | None = None
+    place: int = 0  # among all that wait
 
 
 class ServiceReplies:
@@ -108,7 +110,11 @@ class ServiceReplies:
         self._account = account
         self._nuid = Nuid(random)
         self._prefix = b""
-        self._open: dict[bytes, _Expected] = {}
+        self._open: PartedNames[_Expected] = PartedNames()
+        # Their subjects, the oldest first: a dictionary looks for its first key behind all that
+        # were there before.
+        self._order: PartedSequences[bytes] = PartedSequences()
+        self._place = 0  # of the latest one
         self.timed: DeadlineHeap[bytes] = DeadlineHeap(account.stir)
 
     def __len__(self) -> int:
@@ -137,14 +143,14 @@ class ServiceReplies:
         subject = self._prefix + self._nuid.short(_NAME_CHARACTERS).encode() + tail
         while subject in self._open:
             subject = self._prefix + self._nuid.short(_NAME_CHARACTERS).encode() + tail
-        self._open[subject] = _Expected(requester, reply, terms, now, timed=timed)
+        self._append(subject, _Expected(requester, reply, terms, now, timed=timed))
         if timed is not None:
             self.timed.schedule(subject, now + terms.threshold_ns)
         return subject
 
     def unserved(self, subject: bytes, now: int) -> None:
         """Expect no answer: nobody has got the request."""
-        expected = self._open.pop(subject, None)
+        expected = self._take(subject)
         if expected is not None:
             self.tell_failure(expected.timed, service_latency.SERVICE_UNAVAILABLE, now)
             self.timed.cancel(subject)
@@ -152,7 +158,7 @@ class ServiceReplies:
     def run(self, now: int) -> None:
         """Report timed requests whose time is over, some of them in a turn."""
         for subject in self.timed.pop_due(now, TIMEOUTS_OF_TURN_MAX):
-            expected = self._open.pop(subject, None)
+            expected = self._take(subject)
             if expected is not None:
                 self.tell_failure(expected.timed, service_latency.SERVICE_TIMEOUT, now)
 
@@ -172,14 +178,14 @@ class ServiceReplies:
     def _forget_late(self, now: int) -> None:
         """Drop the oldest that are over; looking once for each new request keeps up."""
         for _ in range(2):
-            subject = next(iter(self._open), b"")
+            subject = next(iter(self._order.values()), b"")
             expected = self._open.get(subject)
             if expected is None:
                 return
             is_over = now > expected.touched_at + expected.terms.threshold_ns
             if not is_over and len(self._open) < _OPEN_MAX:
                 return
-            del self._open[subject]
+            self._take(subject)
             if is_over:
                 self._tell_timeout(subject, expected, now)
                 expected.timed = None
@@ -187,7 +193,19 @@ class ServiceReplies:
             if expected.is_looked_at:
                 expected.is_looked_at = False
                 expected.touched_at = now
-                self._open[subject] = expected
+                self._append(subject, expected)
+
+    def _append(self, subject: bytes, expected: _Expected) -> None:
+        self._place += 1
+        expected.place = self._place
+        self._order[self._place] = subject
+        self._open[subject] = expected
+
+    def _take(self, subject: bytes) -> _Expected | None:
+        expected = self._open.get(subject)
+        if expected is not None:
+            del self._open[subject], self._order[expected.place]
+        return expected
 
     def behind(self, subject: bytes) -> Match | None:
         """Return what the requester's reply subject reaches."""
@@ -221,7 +239,7 @@ class ServiceReplies:
         headers, payload, reply = run.headers(index), run.payload(index), run.reply(index)
         is_late = now > expected.touched_at + terms.threshold_ns
         if is_late or terms.kind == SINGLETON or not (headers or payload):
-            del self._open[subject]
+            self._take(subject)
         expected.touched_at = now
         if is_late:
             self._tell_timeout(subject, expected, now)

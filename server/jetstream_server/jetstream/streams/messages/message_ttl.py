@@ -12,6 +12,7 @@ import heapq
 
 from jetstream_server.base.clock import SECOND
 from jetstream_server.jetstream.wire.go_duration import parse_duration
+from jetstream_server.kernels.parts import PartedSequences
 
 NEVER = -1
 _TIME_MAX = 2**63 - 1
@@ -33,17 +34,17 @@ class MessageTtls:
     """Deadlines of single messages.
 
     Attributes:
-        lasting: sequences whose TTL is `never`.
+        lasting: sequences whose TTL is `never`; the values say nothing.
     """
 
     def __init__(self) -> None:
-        self.lasting: set[int] = set()
+        self.lasting: PartedSequences[bool] = PartedSequences()
         self._deadlines: list[tuple[int, int]] = []
 
     def record(self, sequence: int, ttl: int, timestamp: int) -> None:
-        """Note the TTL (seconds, or `NEVER`) of a stored message."""
+        """Note the TTL (seconds, or `NEVER`) of a stored message, the latest of all."""
         if ttl == NEVER:
-            self.lasting.add(sequence)
+            self.lasting[sequence] = True
             return
         deadline = timestamp + ttl * SECOND
         if deadline <= _TIME_MAX:

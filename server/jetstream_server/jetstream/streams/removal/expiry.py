@@ -179,7 +179,7 @@ class Expiry:
         some = self._doubted[-_DOUBTED_AT_ONCE:]
         del self._doubted[-_DOUBTED_AT_ONCE:]
         held = store.held(array("Q", sorted(some)))
-        lasting.difference_update({*some}.difference(held))
+        lasting.pop_all({*some}.difference(held))
 
     def _remove_singly(self, due: list[int], now: int) -> Ranges:
         ended = [message for message in map(self._store.load, due) if message is not None]

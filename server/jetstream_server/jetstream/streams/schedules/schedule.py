@@ -13,7 +13,8 @@ made up for, once. Specification: docs/reference/publishing.md#schedules.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Iterable
+from typing import Any, NamedTuple
 
 from jetstream_server.base.errors import StoreError
 from jetstream_server.core.containment import UNCONTAINED, Containment
@@ -22,6 +23,7 @@ from jetstream_server.jetstream.streams.messages.publish_headers import special_
 from jetstream_server.jetstream.streams.messages.scan import stored
 from jetstream_server.jetstream.streams.schedules.schedule_timing import Timing, timing_of
 from jetstream_server.jetstream.wire.go_time import format_time, parse_time
+from jetstream_server.kernels.parts import PartedNames
 from jetstream_server.protocol import headers as blocks
 from jetstream_server.store.ports import MessageStore, StoredMessage
 from jetstream_server.structures.deadline_heap import DeadlineHeap
@@ -41,17 +43,14 @@ class Schedules:
     """The schedules of one stream.
 
     A schedule that fails in a way that nobody foresaw is left out; the others go on.
-
-    Attributes:
-        subjects: on which a schedule is stored.
     """
 
     def __init__(self, containment: Containment = UNCONTAINED) -> None:
         self._containment = containment
         self._due: DeadlineHeap[bytes] = DeadlineHeap()
         # Of those that come up again and again, so that their patterns are not read each time.
-        self._repeated: dict[bytes, Timing] = {}
-        self.subjects: set[bytes] = set()
+        self._repeated: PartedNames[Timing] = PartedNames()
+        self._subjects: PartedNames[bool] = PartedNames()  # on which a schedule is stored
 
     def recover(self, store: MessageStore, now: int) -> None:
         """Find the schedules that are stored, and when each was to come up next; a message that
@@ -98,8 +97,12 @@ class Schedules:
             timing = timing_of(special)
             assert timing is not None, special
             self._begin(subject, timing, now)
-        elif subject in self.subjects:
+        elif subject in self._subjects:
             self._plan(subject, None)
+
+    def are_among(self, subjects: Iterable[bytes]) -> bool:
+        """Tell whether a schedule is stored on one of some subjects."""
+        return any(map(self._subjects.__contains__, subjects))
 
     def end(self, special: dict[bytes, bytes]) -> bytes:
         """Return the subject of the schedule that a message ends, to be purged; empty for none."""
@@ -156,7 +159,7 @@ class Schedules:
 
     def _begin(self, subject: bytes, timing: Timing, now: int, planned: int | None = None) -> None:
         if timing.at is not None:
-            self._repeated.pop(subject, None)
+            _discard(self._repeated, subject)
             self._plan(subject, timing.at)
         else:
             self._repeated[subject] = timing
@@ -164,12 +167,17 @@ class Schedules:
 
     def _plan(self, subject: bytes, due: int | None) -> None:
         if due is None:
-            self._repeated.pop(subject, None)
-            self.subjects.discard(subject)
+            _discard(self._repeated, subject)
+            _discard(self._subjects, subject)
             self._due.cancel(subject)
         else:
-            self.subjects.add(subject)
+            self._subjects[subject] = True
             self._due.schedule(subject, due)
+
+
+def _discard(held: PartedNames[Any], subject: bytes) -> None:
+    if subject in held:
+        del held[subject]
 
 
 class Copy(NamedTuple):

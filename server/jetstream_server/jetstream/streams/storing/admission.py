@@ -69,9 +69,7 @@ def _asks_for_decisions(contents: Contents, run: PubRun, start: int, stop: int) 
         return True
     if config.discard == "new" and not has_room(config, contents.store, run, start, stop):
         return True
-    if contents.schedules is not None and not contents.schedules.subjects.isdisjoint(
-        _subjects(run, start, stop)
-    ):
+    if contents.schedules is not None and contents.schedules.are_among(_subjects(run, start, stop)):
         return True
     return config.retention == "interest" and not all(
         map(contents.consumers.is_wanted, _subjects(run, start, stop))

@@ -51,8 +51,17 @@ def test_deadlines() -> None:
     ttls.record(1, 5, 0)
     ttls.record(2, 3, SECOND)
     ttls.record(3, NEVER, SECOND)
-    assert (ttls.next_deadline(), ttls.lasting) == (4 * SECOND, {3})
+    assert (ttls.next_deadline(), [*ttls.lasting]) == (4 * SECOND, [3])
     assert ttls.pop_due(4 * SECOND - 1, 9) == []
     assert ttls.pop_due(5 * SECOND, 1) == [2]
     assert ttls.pop_due(5 * SECOND, 9) == [1]
     assert ttls.next_deadline() is None
+
+
+def test_of_very_many_that_last_one_more_has_little_copied() -> None:
+    """With six hundred thousand it took 20 ms, and twice as long at each doubling."""
+    ttls = MessageTtls()
+    for sequence in range(1, 10_001):
+        ttls.record(sequence, NEVER, 0)
+    assert len(ttls.lasting) == 10_000 and 9999 in ttls.lasting
+    assert max(map(len, ttls.lasting.parts)) <= 4096
