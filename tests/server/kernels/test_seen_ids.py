@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from hashlib import blake2b
 from pathlib import Path
 from random import Random
+from time import thread_time_ns
 from typing import Any
 
 import pytest
@@ -156,9 +157,10 @@ def test_it_is_a_dictionary_in_order(kernel: Any, steps: list[tuple[str, Any]]) 
     assert [seen.find(b"%d" % n) for n in range(41)] == [model.get(b"%d" % n) for n in range(41)]
 
 
-def test_over_many_segments_and_tables(kernel: Any) -> None:
+@pytest.mark.parametrize("segments", [3, 6])
+def test_over_many_segments_and_tables(kernel: Any, segments: int) -> None:
     """A window slides over many ids of many lengths; now and then a stretch is given up."""
-    random, seen, window = Random(1), kernel.SeenIds(), 3 * SEGMENT
+    random, seen, window = Random(1), kernel.SeenIds(), segments * SEGMENT
     kept: list[bytes] = []
     first = 0
     for turn in range(24):
@@ -178,6 +180,42 @@ def test_over_many_segments_and_tables(kernel: Any) -> None:
     chunk, spans = spans_of(kept[first:])
     assert seen.sequences(chunk, spans, 0) == array("Q", range(first, len(kept)))
     assert all(seen.find(each) is None for each in kept[:first])
+    seen.forget(len(kept))
+    assert len(seen) == 0 and keep(seen, kept, 1) == len(kept)
+    assert seen.sequences(chunk, spans, 0) == array("Q", range(first + 1, len(kept) + 1))
+
+
+@pytest.mark.parametrize("count", [10, 40_000])
+def test_what_is_dropped_again_and_again_takes_no_room(kernel: Any, count: int) -> None:
+    seen = kernel.SeenIds()
+    known = [b"known %d" % number for number in range(count)]
+    assert keep(seen, known, 1) == count
+    before = memory_bytes()
+    for turn in range(300):
+        ids = [b"%d %d" % (turn, number) for number in range(1000)]
+        assert seen.take(*spans_of(ids), 0) == 1000
+        seen.drop()
+    assert [seen.find(each) for each in (known[0], known[-1], b"7 7")] == [1, count, None]
+    assert memory_bytes() - before < 3_000_000
+    assert keep(seen, [b"7 7"], 5) == 1 and seen.find(b"7 7") == 5
+
+
+def test_no_table_is_made_anew_in_one_go_with_very_many_ids(kernel: Any) -> None:
+    """With a million that took 20 ms, and twice as long at each doubling."""
+    limit = 1 if kernel.__name__.endswith("pure") else 1 / 15  # a dictionary is what it is
+    assert min(share_of_longest(kernel.SeenIds()) for _ in range(3)) < limit
+
+
+def share_of_longest(seen: Any) -> float:
+    """Return how much of the time that it takes to keep ids the longest hundred took."""
+    took = []
+    for start in range(0, 600_000, 100):
+        chunk, spans = spans_of([b"%d" % number for number in range(start, start + 100)])
+        begun = thread_time_ns()
+        seen.take(chunk, spans, 0)
+        seen.keep(start)
+        took.append(thread_time_ns() - begun)
+    return max(took) / sum(took)
 
 
 def test_long_ids(kernel: Any) -> None:
