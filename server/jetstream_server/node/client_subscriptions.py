@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from jetstream_server.core.subject import is_valid_subject
+from jetstream_server.core.subject import is_valid_subject, matches
 from jetstream_server.core.subscription import Outlet, Subscription
 from jetstream_server.node.rights import Rights
 from jetstream_server.protocol import errors as faults
@@ -67,6 +67,13 @@ class ClientSubscriptions:
     def remove(self, subscription: Subscription) -> bool:
         """Remove one; tell whether it was there."""
         return self.by_sid.pop(subscription.sid, None) is not None
+
+    def plain_to(self, subject: bytes) -> Subscription | None:
+        """Return one that a subject reaches and that has no queue; each is looked at."""
+        for each in self.by_sid.values():
+            if not each.queue and matches(each.subject, subject):
+                return each
+        return None
 
     def silence(self) -> None:
         """Close all of them; they stay known, and there will be no others."""
