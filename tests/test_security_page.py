@@ -34,7 +34,7 @@ from jetstream_server.net import (
     unwrapping,
     websocket_upgrade,
 )
-from jetstream_server.node import node, router, session_queue
+from jetstream_server.node import node, router, session, session_queue
 from jetstream_server.node.accounts import following, service_replies
 from jetstream_server.node.auth import expected_replies
 
@@ -88,6 +88,8 @@ def test_there_are_rows():
         ("is written at once", pump.WRITTEN_LATE_BYTES_MIN),
         ("is written at once", pump.WRITTEN_AFTER_FLUSH_BYTES_MAX),
         ("is written at once", pump.AFTER_FLUSH_OF_ONE_BYTES_MAX),
+        ("Listeners to the reply", session._FEW_OWN),
+        ("Listeners to the reply", session._LOOKED_FOR_OWN_MAX),
         ("that are written to", pump.WRITTEN_CLIENTS_MAX),
         ("that are written to", pump.WRITTEN_AFTER_FLUSH_CLIENTS_MAX),
         ("that are written to", deliveries.CLIENTS_OF_TURN_MAX),
