@@ -81,9 +81,11 @@ def misfit(error: Mapping[str, Any], root: str) -> str:
         kind += f" {given}"
     if path[-1] in _ALONE and "trace" not in path:
         return f"json: cannot unmarshal {kind} into Go value of type {wanted}"
-    if "signing_keys" in path:  # each is read on its own
-        root, path = "", path[3:] if len(path) > 2 else path
-    if "tags" in path:
+    # By its place: what is revoked, or a subject that is mapped, may have any name.
+    part = path[1] if len(path) > 1 else ""
+    if part == "signing_keys":  # each is read on its own
+        root, path = "", path[3:] or path
+    if part == "tags":
         root = "identifier"
     place = ".".join([root, *map(str, path)])
     field = "" if isinstance(path[-1], int) else "Go struct field "

@@ -36,6 +36,10 @@ from jetstream_server.config.claims.token import ClaimsError
             "nats.default_permissions.sub of type jwt.Permission",
         ),
         ({"signing_keys": [{"kind": "user_scope", "role": 5}]}, "field .role of type string"),
+        # Names that somebody has chosen.
+        ({"revocations": {"signing_keys": []}}, "AccountClaims.nats.revocations"),
+        ({"revocations": {"tags": []}}, "AccountClaims.nats.revocations"),
+        ({"mappings": {"signing_keys": [{"weight": "x"}]}}, "AccountClaims.nats.mappings"),
     ],
 )
 def test_the_words_of_the_genuine_server(credentials, fields, text):
