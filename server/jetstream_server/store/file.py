@@ -63,6 +63,7 @@ from jetstream_server.store.ports import (
 from jetstream_server.store.tally import Tally
 
 _NAMES_AT_ONCE = 20_000  # of forgotten subjects, in some milliseconds
+_PASSED_AT_ONCE = 1000  # subjects, of which it is looked whether they are to be forgotten
 BLOCK_BYTES = 8 * 1024 * 1024  # as in the genuine server; a larger record gets its own block
 
 
@@ -367,6 +368,7 @@ class FileStore:
         self._log.flushed()
         self._files.flushed()
         self._table.let_go(_NAMES_AT_ONCE)
+        self._table.go_on_renumbering(_PASSED_AT_ONCE)
         if self._compaction.worn and not self._health.offline:
             with contextlib.suppress(StoreError):  # then the store is offline, and says why
                 self._compaction.tidy(())

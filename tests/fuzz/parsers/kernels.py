@@ -33,6 +33,7 @@ from jetstream_server.kernels.deliveries import pure as deliveries_pure
 from jetstream_server.kernels.direct_gets import pure as direct_gets_pure
 from jetstream_server.kernels.filters import pure as filters_pure
 from jetstream_server.kernels.frames import pure as frames_pure
+from jetstream_server.kernels.interned import Interned
 from jetstream_server.kernels.message_ids import pure as message_ids_pure
 from jetstream_server.kernels.record_format import SEQUENCE_MAX
 from jetstream_server.kernels.records import pure as records_pure
@@ -286,10 +287,10 @@ def _stored(
     block: bytes,
 ) -> object:  # fmt: skip
     positions, subject_ids, sequences = array("I"), array("I"), array("Q")
-    known: dict[bytes, int] = {}
+    known = Interned()
     stop = kernel.scan_records(block, 0, len(block), positions, subject_ids, sequences, known)
     count = len(positions)
-    said: list[object] = [stop, positions, subject_ids, sequences, known]
+    said: list[object] = [stop, positions, subject_ids, sequences, known.names]
     if not count or sequences[-1] > SEQUENCE_MAX:  # a block is cut there
         return said
     option = data[0]
@@ -306,7 +307,7 @@ def _stored(
     local = array("I")
     said += (column.localize(subject_ids, count, local), local)
     lengths_of = column.names_of(block, positions, local, count)
-    said += (lengths_of, column.number_names(*lengths_of, {}))
+    said += (lengths_of, column.number_names(*lengths_of, Interned()))
     wide, chosen, sizes = array("Q"), array("Q"), array("Q")
     said.append(
         column.select(
@@ -429,7 +430,7 @@ def _records() -> bytes:
     )
     buffer = bytearray(500)
     _, used = records.encode_run(
-        run.chunk, run.fields, 0, 6, 5, 7, buffer, 0, array("I"), array("I"), {}
+        run.chunk, run.fields, 0, 6, 5, 7, buffer, 0, array("I"), array("I"), Interned()
     )
     return bytes(buffer[:used])
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from jetstream_server.kernels.columns import pure as columns_pure
+from jetstream_server.kernels.interned import Interned
 from jetstream_server.kernels.record_format import PREFIX, PREFIX_BYTES
 from jetstream_server.kernels.records import pure as records_pure
 from jetstream_server.protocol.ops import PubRun
@@ -32,7 +33,7 @@ def make_block(random: Random) -> Any:
             for _ in range(count)
         ]
     )
-    buffer, positions, ids, interned = bytearray(5000), array("I"), array("I"), {}
+    buffer, positions, ids, interned = bytearray(5000), array("I"), array("I"), Interned()
     records_pure.encode_run(
         run.chunk, run.fields, 0, count, 100, 5, buffer, 0, positions, ids, interned
     )
@@ -114,10 +115,30 @@ def test_views_of_mapped_files_will_do(columns):
 
 
 def test_names_are_numbered_in_the_order_in_which_they_are_met(columns):
-    ids = {b"b": 0}
+    ids = Interned([b"b"])
     numbers = columns.number_names(b"a.xbcc", array("H", [3, 1, 1, 1]), ids)
-    assert (list(numbers), list(ids)) == ([1, 0, 2, 2], [b"b", b"a.x", b"c"])
+    assert (list(numbers), ids.names) == ([1, 0, 2, 2], [b"b", b"a.x", b"c"])
+    assert [ids[name] for name in ids.names] == [0, 1, 2]
     assert list(columns.number_names(b"", array("H"), ids)) == []
+
+
+def test_numbers_and_values_are_carried_to_where_they_have_moved(columns):
+    moved = array("I", [columns.NOWHERE, 1, 0, columns.NOWHERE])
+    assert columns.carry(array("I", [2, 0, 1, 3, 1]), moved, 7) == array("I", [0, 7, 1, 7, 1])
+    assert columns.carry(array("I"), moved, 7) == array("I")
+    values = array("Q", [5, 2**64 - 1, 6, 7])
+    columns.carry_values(values, moved, 2)
+    assert values == array("Q", [6, 2**64 - 1])
+    values = array("Q", [5, 6, 7, 8, 9])
+    columns.carry_values(values, array("I", [3, columns.NOWHERE, 0, 1, 2]), 4)
+    assert values == array("Q", [7, 8, 9, 5])
+    with pytest.raises(IndexError):
+        columns.carry(array("I", [4]), moved, 7)
+    with pytest.raises(IndexError):
+        columns.carry_values(values, moved, 1)
+    with pytest.raises(ValueError):
+        columns.carry_values(values[1:], moved, 2)
+    assert values == array("Q", [7, 8, 9, 5])
 
 
 @pytest.mark.parametrize("sparse", [False, True])

@@ -10,6 +10,7 @@ import google_crc32c
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from jetstream_server.kernels.interned import Interned
 from jetstream_server.kernels.record_format import CHECKED_FROM, PREFIX, PREFIX_BYTES
 from jetstream_server.kernels.records import pure as records_pure
 from jetstream_server.protocol.ops import PubRun
@@ -31,11 +32,11 @@ def records(twins: Any) -> Any:
 def encode(records: Any, batch: Any, room: int = 10_000, used: int = 3) -> Any:
     run = PubRun.of(batch)
     buffer = bytearray(b"\xee" * room)
-    positions, ids, interned = array("I"), array("I"), {b"other": 0}
+    positions, ids, interned = array("I"), array("I"), Interned([b"other"])
     cut, end = records.encode_run(
         run.chunk, run.fields, 0, run.count, 5, -77, buffer, used, positions, ids, interned
     )
-    return cut, end, buffer, positions, ids, interned
+    return cut, end, buffer, positions, ids, interned.names
 
 
 @settings(max_examples=60)
@@ -57,10 +58,9 @@ def test_both_twins_write_the_same(records, batch, room):
 @settings(max_examples=60)
 @given(batch=messages)
 def test_records_say_what_was_published(records, batch):
-    cut, end, buffer, positions, ids, interned = encode(records, batch)
+    cut, end, buffer, positions, ids, names = encode(records, batch)
     assert cut == len(batch)
-    assert list(interned.values()) == list(range(len(interned)))
-    names = list(interned)
+    assert len(set(names)) == len(names)
     for index, (subject, _, headers, payload) in enumerate(batch):
         at = positions[index]
         size, crc, sequence, timestamp, header_bytes, subject_bytes, kind = PREFIX.unpack_from(
@@ -77,15 +77,16 @@ def test_records_say_what_was_published(records, batch):
 @settings(max_examples=60)
 @given(batch=messages, at=st.integers(0, 5000))
 def test_scan_reads_back_until_the_first_damage(records, batch, at):
-    _, end, buffer, positions, ids, interned = encode(records, batch, used=0)
+    _, end, buffer, positions, ids, known = encode(records, batch, used=0)
 
     def scan(stop):
         found = array("I"), array("I"), array("Q")
-        names = {b"other": 0}
-        return records.scan_records(buffer, 0, stop, *found, names), *found, names
+        interned = Interned([b"other"])
+        stop = records.scan_records(buffer, 0, stop, *found, interned)
+        return stop, *found, interned.names
 
     whole = array("Q", range(5, 5 + len(batch)))
-    assert scan(end) == (end, positions, ids, whole, interned)
+    assert scan(end) == (end, positions, ids, whole, known)
     stop, count = scan(end - 1)[0], len(batch) - 1
     assert stop == positions[count]
     at %= end
@@ -114,11 +115,21 @@ def test_sequences_rise_and_stay_near_the_first(records, sequences, sound, befor
     for sequence in sequences:
         begun.append(used)
         _, used = records_pure.encode_run(
-            run.chunk, run.fields, 0, 1, sequence, 9, buffer, used, array("I"), array("I"), {}
+            run.chunk,
+            run.fields,
+            0,
+            1,
+            sequence,
+            9,
+            buffer,
+            used,
+            array("I"),
+            array("I"),
+            Interned(),
         )
     found = array("I"), array("I"), array("Q", sequences[:before])
     stop = records.scan_records(buffer, begun[before] if before < len(begun) else used, used,
-                                *found, {})  # fmt: skip
+                                *found, Interned())  # fmt: skip
     assert stop == [*begun, used][max(sound, before)]
     assert list(found[2]) == sequences[: max(sound, before)]
 
@@ -162,13 +173,13 @@ def test_a_long_run_is_the_same_as_a_short_one(records):
 def test_a_subject_that_no_record_can_hold_is_refused_before_anything_is_written(records):
     """Sixteen bits of its length would be another subject, and a part of it the headers."""
     fits, is_too_long = b"s" * 65_535, b"s" * 65_536
-    cut, _, buffer, positions, _, interned = encode(records, [(fits, b"", b"", b"x")], 100_000)
-    assert cut == 1 and fits in interned
+    cut, _, buffer, positions, _, names = encode(records, [(fits, b"", b"", b"x")], 100_000)
+    assert cut == 1 and fits in names
     size, _, _, _, headers, subject_bytes, _ = PREFIX.unpack_from(buffer, positions[0])
     assert (size, headers, subject_bytes) == (PREFIX_BYTES + 65_536, 0, 65_535)
     run = PubRun.of([(b"a", b"", b"", b"x"), (is_too_long, b"", b"", b"x")])
     buffer, positions, ids = bytearray(200_000), array("I"), array("I")
-    given = (run.chunk, run.fields, 0, 2, 5, 0, buffer, 0, positions, ids, {})
+    given = (run.chunk, run.fields, 0, 2, 5, 0, buffer, 0, positions, ids, Interned())
     with pytest.raises(ValueError, match="too long"):
         records.encode_run(*given)
     assert not positions and not ids and not any(buffer)

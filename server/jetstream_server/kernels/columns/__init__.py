@@ -8,8 +8,11 @@ from jetstream_server.kernels.twins import adopt
 
 if TYPE_CHECKING:
     from jetstream_server.kernels.columns.pure import (
+        NOWHERE,
         add_to_counters,
         bury,
+        carry,
+        carry_values,
         count,
         find,
         last_of_each,
@@ -23,9 +26,12 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "NOWHERE",
     "TWIN",
     "add_to_counters",
     "bury",
+    "carry",
+    "carry_values",
     "count",
     "find",
     "last_of_each",

@@ -21,6 +21,9 @@ from jetstream_server.kernels.record_layout cimport (
 
 import array
 
+cdef uint32_t GONE = 0xFFFFFFFF
+NOWHERE = GONE
+
 
 cdef bint _has_dead(Py_ssize_t stop, Py_ssize_t entries, Py_ssize_t marks) except -1:
     """Tell whether dead entries are marked; there are marks for all entries, or none."""
@@ -100,12 +103,14 @@ def names_of(
     return names, lengths
 
 
-def number_names(bytes names not None, array.array lengths not None, dict ids not None):
+def number_names(bytes names not None, array.array lengths not None, interned not None):
+    cdef list known = interned.names, parts = interned.parts
     cdef array.array numbers = array.array("I", bytes(4 * len(lengths)))
-    cdef Py_ssize_t index, at = 0, size = PyBytes_GET_SIZE(names)
+    cdef Py_ssize_t index, at = 0, size = PyBytes_GET_SIZE(names), last_part = len(parts) - 1
     cdef Py_ssize_t length
     cdef PyObject *found
     cdef bytes name
+    cdef dict part
     if lengths.typecode != "H":
         raise ValueError("lengths of subjects are of type H")
     for index in range(len(lengths)):
@@ -114,13 +119,60 @@ def number_names(bytes names not None, array.array lengths not None, dict ids no
             raise IndexError("a subject beyond the names")
         name = PyBytes_FromStringAndSize(PyBytes_AS_STRING(names) + at, length)
         at += length
-        found = PyDict_GetItem(ids, name)
+        part = parts[hash(name) & last_part]
+        found = PyDict_GetItem(part, name)
         if found is NULL:
-            numbers.data.as_uints[index] = len(ids)
-            ids[name] = len(ids)
+            numbers.data.as_uints[index] = <unsigned int>len(known)
+            known.append(name)
+            part[name] = len(known) - 1
         else:
             numbers.data.as_uints[index] = <object>found
     return numbers
+
+
+def carry(array.array numbers not None, array.array moved not None, unsigned int other):
+    cdef Py_ssize_t index, known = len(moved), count = len(numbers)
+    cdef array.array carried = array.array("I")
+    cdef unsigned int number
+    if numbers.typecode != "I" or moved.typecode != "I":
+        raise ValueError("numbers are of type I")
+    array.resize(carried, count)
+    for index in range(count):
+        number = numbers.data.as_uints[index]
+        if <Py_ssize_t>number >= known:
+            raise IndexError("a number beyond those that have moved")
+        number = moved.data.as_uints[number]
+        carried.data.as_uints[index] = other if number == GONE else number
+    return carried
+
+
+def carry_values(array.array values not None, array.array moved not None, Py_ssize_t count):
+    cdef Py_ssize_t index, known = len(moved), late = 0
+    cdef array.array numbers = array.array("I"), others = array.array("Q")
+    cdef unsigned int number
+    if values.typecode != "Q" or moved.typecode != "I":
+        raise ValueError("values are of type Q, and numbers of type I")
+    if len(values) != known or count > known:
+        raise ValueError("as many values as numbers")
+    for index in range(known):
+        number = moved.data.as_uints[index]
+        if number != GONE and <Py_ssize_t>number >= count:
+            raise IndexError("a number beyond the values")
+    for index in range(known):
+        number = moved.data.as_uints[index]
+        if number == GONE:
+            continue
+        if <Py_ssize_t>number <= index:
+            values.data.as_ulonglongs[number] = values.data.as_ulonglongs[index]
+        else:
+            late += 1
+            array.resize_smart(numbers, late)
+            array.resize_smart(others, late)
+            numbers.data.as_uints[late - 1] = number
+            others.data.as_ulonglongs[late - 1] = values.data.as_ulonglongs[index]
+    for index in range(late):
+        values.data.as_ulonglongs[numbers.data.as_uints[index]] = others.data.as_ulonglongs[index]
+    del values[count:]
 
 
 def merge(

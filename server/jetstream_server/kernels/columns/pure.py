@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from array import array
 
+from jetstream_server.kernels.interned import Interned
 from jetstream_server.kernels.record_format import (
     HEADER_ACCOUNTED_BYTES,
     PREFIX,
@@ -20,6 +21,8 @@ from jetstream_server.kernels.record_format import (
     Ids,
 )
 from jetstream_server.kernels.records.pure import SIZE, Alive
+
+NOWHERE = (1 << 32) - 1  # a number that is no more, where others have changed
 
 
 def add_to_counters(
@@ -67,7 +70,7 @@ def names_of(buffer: Buffer, positions: Ids, local_ids: Ids, stop: int) -> tuple
     return b"".join(names), lengths
 
 
-def number_names(names: bytes, lengths: array[int], ids: dict[bytes, int]) -> array[int]:
+def number_names(names: bytes, lengths: array[int], interned: Interned) -> array[int]:
     """Return the ids of subjects that stand one after the other; new ones get the next ids.
 
     Args:
@@ -77,9 +80,32 @@ def number_names(names: bytes, lengths: array[int], ids: dict[bytes, int]) -> ar
     numbers = array("I")
     at = 0
     for length in lengths:
-        numbers.append(ids.setdefault(names[at : at + length], len(ids)))
+        numbers.append(interned.number(names[at : at + length]))
         at += length
     return numbers
+
+
+def carry(numbers: array[int], moved: array[int], other: int) -> array[int]:
+    """Return what numbers, `array('I')`, have become: `moved` tells of each, and is `other` for
+    those that are `NOWHERE`."""
+    new = [moved[number] for number in numbers]
+    return array("I", [other if number == NOWHERE else number for number in new])
+
+
+def carry_values(values: array[int], moved: array[int], count: int) -> None:
+    """Bring values, `array('Q')`, to where `moved` says, in place; those that are `NOWHERE` are
+    left out.
+
+    Args:
+        moved: `array('I')`, all numbers below `count` among them, each once; most rise.
+        count: how many are left.
+    """
+    if len(values) != len(moved) or count > len(moved):
+        raise ValueError("as many values as numbers")
+    kept = [(number, index) for index, number in enumerate(moved) if number != NOWHERE]
+    if any(number >= count for number, _ in kept):
+        raise IndexError("a number beyond the values")
+    values[:] = array("Q", [values[index] for _, index in sorted(kept)])
 
 
 def merge(

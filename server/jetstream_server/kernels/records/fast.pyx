@@ -10,6 +10,8 @@ from cpython.bytearray cimport (
     PyByteArray_AS_STRING, PyByteArray_FromStringAndSize, PyByteArray_GET_SIZE
 )
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from cpython.dict cimport PyDict_GetItemWithError
+from cpython.object cimport PyObject
 from libc.stdint cimport UINT16_MAX, UINT32_MAX, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy, memset
 
@@ -42,13 +44,17 @@ cdef struct Recent:
 
 
 cdef class _Interner:
-    """Numbers of subjects, asking the dictionary only for those not met a moment ago."""
+    """Numbers of subjects, asking the dictionaries only for those not met a moment ago."""
 
-    cdef dict interned
+    cdef list names
+    cdef list parts
+    cdef Py_ssize_t last_part
     cdef Recent recent[RECENT]
 
-    def __cinit__(self, dict interned):
-        self.interned = interned
+    def __cinit__(self, interned):
+        self.names = interned.names
+        self.parts = interned.parts
+        self.last_part = len(self.parts) - 1
         memset(self.recent, 0, sizeof(self.recent))
 
     cdef uint32_t number(self, const char* subject, Py_ssize_t size) except? 0xFFFFFFFF:
@@ -60,12 +66,17 @@ cdef class _Interner:
         cdef Recent* slot = &self.recent[spread % RECENT]
         if slot.subject != NULL and slot.size == size and memcmp(slot.subject, subject, size) == 0:
             return slot.number
-        key = PyBytes_FromStringAndSize(subject, size)
-        found = self.interned.get(key)
-        if found is None:
-            found = len(self.interned)
-            self.interned[key] = found
-        slot.subject, slot.size, slot.number = subject, size, found
+        cdef bytes name = PyBytes_FromStringAndSize(subject, size)
+        cdef dict part = self.parts[hash(name) & self.last_part if self.last_part else 0]
+        cdef PyObject* found = PyDict_GetItemWithError(part, name)
+        slot.subject = NULL
+        if found is NULL:
+            slot.number = <uint32_t>len(self.names)
+            self.names.append(name)
+            part[name] = slot.number
+        else:
+            slot.number = <object>found
+        slot.subject, slot.size = subject, size
         return slot.number
 
 
@@ -122,7 +133,7 @@ def encode_run(
     Py_ssize_t used,
     array.array positions not None,
     array.array subject_ids not None,
-    dict interned not None,
+    interned not None,
 ):
     cdef const char* source = PyBytes_AS_STRING(chunk)
     cdef char* base = PyByteArray_AS_STRING(buffer)
@@ -188,7 +199,7 @@ def scan_records(
     array.array positions not None,
     array.array subject_ids not None,
     array.array sequences not None,
-    dict interned not None,
+    interned not None,
 ):
     cdef Py_ssize_t position = start
     cdef uint32_t size, checksum, header_bytes, number

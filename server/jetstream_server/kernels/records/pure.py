@@ -17,6 +17,7 @@ from struct import Struct
 
 from google_crc32c import value as crc32c
 
+from jetstream_server.kernels.interned import Interned
 from jetstream_server.kernels.record_format import (
     CHECKED_FROM,
     HEADER_ACCOUNTED_BYTES,
@@ -59,11 +60,11 @@ def encode_run(
     used: int,
     positions: array[int],
     subject_ids: array[int],
-    interned: dict[bytes, int],
+    interned: Interned,
 ) -> tuple[int, int]:
     """Append messages `start` up to `stop` of a run as records, as far as the room goes.
 
-    A new subject gets the id `len(interned)`.
+    A new subject gets the next id of `interned`.
 
     Returns:
         The first message that found no room (or `stop`), and the bytes of `buffer` used now.
@@ -93,7 +94,7 @@ def encode_run(
         checksum = crc32c(record[CHECKED_FROM:])
         buffer[used + 4 : used + 8] = checksum.to_bytes(4, "little")
         positions.append(used)
-        subject_ids.append(interned.setdefault(subject, len(interned)))
+        subject_ids.append(interned.number(subject))
         sequence += 1
         used += size
     return stop, used
@@ -113,7 +114,7 @@ def scan_records(
     positions: array[int],
     subject_ids: array[int],
     sequences: array[int],
-    interned: dict[bytes, int],
+    interned: Interned,
 ) -> int:
     """Read records of messages from `start` on, checking each one.
 
@@ -136,7 +137,7 @@ def scan_records(
             break
         subject = bytes(buffer[at + PREFIX_BYTES : at + PREFIX_BYTES + subject_bytes])
         positions.append(at)
-        subject_ids.append(interned.setdefault(subject, len(interned)))
+        subject_ids.append(interned.number(subject))
         sequences.append(sequence)
         at += size
     return at

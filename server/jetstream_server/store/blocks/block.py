@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from jetstream_server.kernels import columns, filters, records
+from jetstream_server.kernels.interned import Interned
 from jetstream_server.kernels.record_format import SEQUENCE_MAX, SPAN_MAX, Buffer
 from jetstream_server.store.blocks import erasure, tombstone
 from jetstream_server.store.blocks import index as block_index
@@ -472,7 +473,7 @@ class Scan:
         return array("I", [sequence - first for sequence in self.sequences])
 
 
-def scan_block(content: Buffer, ids: dict[bytes, int]) -> Scan:
+def scan_block(content: Buffer, ids: Interned) -> Scan:
     """Read records until the end or the first that is not whole and sound."""
     scan = Scan()
     whole = content if isinstance(content, bytes | bytearray) else bytes(content)
@@ -492,7 +493,7 @@ def scan_block(content: Buffer, ids: dict[bytes, int]) -> Scan:
         found = tombstone.decode(whole, scan.stop, len(whole))
         if found is None and (erased := _erased(whole, scan)) is not None:
             scan.positions.append(scan.stop)
-            scan.subject_ids.append(ids.setdefault(erased.subject, len(ids)))
+            scan.subject_ids.append(ids.number(erased.subject))
             scan.sequences.append(erased.sequence)
             scan.stop = erased.stop
             # If it was erased before it was written, its tombstone may be lost while the record is
@@ -522,4 +523,4 @@ def _erased(whole: Buffer, scan: Scan) -> erasure.Erased | None:
 
 def damage(whole: bytes) -> int:
     """Return where the first unsound record of a damaged block begins."""
-    return scan_block(whole, {}).stop
+    return scan_block(whole, Interned()).stop

@@ -37,7 +37,7 @@ from jetstream_server.store.blocks.block_list import BlockList
 from jetstream_server.store.blocks.health import Health
 from jetstream_server.store.blocks.high_water import HighWaterLog
 from jetstream_server.store.blocks.restamp import restamp
-from jetstream_server.store.blocks.subjects import SubjectTable
+from jetstream_server.store.blocks.subjects import RECENT_MAX, SubjectTable
 from jetstream_server.store.blocks.tombstone import Tombstone
 from jetstream_server.store.disk.commit import GroupCommit
 from jetstream_server.store.disk.owner import Owner
@@ -49,6 +49,9 @@ FIRST_ROOM_BYTES = 64 * 1024
 MARK_BYTES = 256 * 1024  # how much may become durable before a DURABLE record says so
 RESTING_SHARE = 4  # a block filled to less than this part is not worth a file of its own
 RENUMBER_MIN = 4096  # subjects without messages before they are forgotten
+# Subjects gone through for that, of a store that is written to and of one at rest: cold ones take
+# more than a microsecond each.
+PASSED_AT_ONCE, PASSED_AT_REST = 2000, 10_000
 
 
 class BlockLog:
@@ -223,7 +226,7 @@ class BlockLog:
         accounted = used - before - UNACCOUNTED_BYTES * added + HEADER_ACCOUNTED_BYTES * headed
         block.accounted += accounted
         block.all_accounted += accounted
-        if len(table.ids) > len(table.names):
+        if len(table.names) > len(table.counts):
             table.grow()
         table.present += columns.add_to_counters(
             open_block.subject_ids,
@@ -235,7 +238,7 @@ class BlockLog:
             table.firsts,
             table.lasts,
         )
-        if table.recent is not None:
+        if table.recent is not None and len(table.recent) <= RECENT_MAX:
             table.recent.update(dict.fromkeys(open_block.subject_ids[entries:]))
         self._list.appended(added, accounted, block.last_seq, now)
         self._write(open_block, before, used)
@@ -321,10 +324,9 @@ class BlockLog:
         return open_block
 
     def rotate(self) -> None:
-        """Seal the open block; where most subjects are gone, forget them."""
+        """Seal the open block; where most subjects are gone, forget them, or begin to."""
         self._seal_open()
-        if self._has_many_absent:
-            self._renumber()
+        self._forget_absent(PASSED_AT_ONCE)
 
     def _seal_open(self) -> None:
         open_block = self._open
@@ -346,16 +348,27 @@ class BlockLog:
     def _has_many_absent(self) -> bool:
         return self._table.absent > max(RENUMBER_MIN, self._table.present)
 
+    def _forget_absent(self, names_max: int) -> bool:
+        """If most subjects have no messages, forget them, or go on with it; tell whether there was
+        anything to do. No block is open."""
+        if not (self._table.is_renumbering or self._has_many_absent):
+            return False
+        if self._table.prepare_to_renumber(names_max):
+            self._renumber()
+        return True
+
     def _renumber(self) -> None:
-        """Forget subjects without messages; no open block holds their numbers."""
+        """Forget subjects without messages, as is prepared; no open block holds their numbers."""
         table = self._table
-        pinned = [block.pinned for block in self._list.blocks if block.pinned]
+        # Of what was just left behind without a message, something may be yet to be erased.
+        blocks = (*self._list.blocks, *self.emptied)
+        pinned = [block.pinned for block in blocks if block.pinned]
         numbered = [content for content in pinned if content.is_numbered]
-        names = [[table.names[number] for number in content.table_ids] for content in numbered]
         unnumbered = [content for content in pinned if not content.is_numbered]
-        table.renumber()
-        for content, subjects in zip(numbered, names, strict=True):
-            content.renumber(table.add(subjects), table.generation)
+        moved = table.renumber()
+        nobody = table.nobody() if numbered else 0
+        for content in numbered:  # the messages of those that are nobody now are gone
+            content.renumber(columns.carry(content.table_ids, moved, nobody), table.generation)
         for content in unnumbered:
             content.begin_numbering_again(table.generation)
 
@@ -371,10 +384,7 @@ class BlockLog:
         if self._health.offline or self._full:
             return False
         if open_block is None:
-            if self._has_many_absent:
-                self._renumber()
-                return True
-            return False
+            return self._forget_absent(PASSED_AT_REST)
         if self._commit.full is not None:
             return False
         self._seen = (open_block.block.number, open_block.used)

@@ -93,7 +93,7 @@ class BlockSubjects:
     def lasts(self, subjects: Sequence[bytes]) -> array[int]:
         """Return the last sequence of each subject, 0 where it has none."""
         ids, counts, lasts = self._table.ids, self._table.counts, self._table.lasts
-        numbers = [ids.get(subject, -1) for subject in subjects]
+        numbers = [ids.get(subject) for subject in subjects]
         stored = [number for number in dict.fromkeys(numbers) if number >= 0 and counts[number]]
         _, missing = self._known_lasts(array("I", stored), self._list.last_seq)
         known = {number: lasts[number] for number in stored}

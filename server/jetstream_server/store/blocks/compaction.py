@@ -77,6 +77,7 @@ class Compaction:
         self.retire_emptied()
         left = COMPACTED_AT_ONCE
         for block in list(blocks):
+            self.retire_emptied()  # by what removing the one before has noted
             if block.is_gone:
                 continue
             if self._log.is_open(block):

@@ -6,7 +6,8 @@ by these numbers. `firsts` and `lasts` are bounds: the first message of a subjec
 they are, and the store tightens them when they are asked for.
 
 Cost: a name, a dictionary entry and 24 bytes of counters per subject. Subjects without messages are
-kept until `renumber`.
+kept until `renumber`. As they may be very many, the names are in parts, and are forgotten while
+others come.
 """
 
 from __future__ import annotations
@@ -14,13 +15,14 @@ from __future__ import annotations
 from array import array
 from collections import deque
 from collections.abc import Iterable, Sequence
-from itertools import islice
 from typing import Protocol
 from weakref import WeakValueDictionary
 
 from jetstream_server.core.pattern_tree import PatternTree
 from jetstream_server.kernels import columns, filters
+from jetstream_server.kernels.interned import Interned
 from jetstream_server.store.blocks.block_counts import BlockCounts
+from jetstream_server.store.blocks.renumbering import Renumbering
 
 _ANY_COUNT = 1 << 62
 _ANY_SEQ = (1 << 64) - 1
@@ -30,6 +32,12 @@ _COMPARED_MAX = 64  # patterns with wildcards; of more, a tree is made
 _PATTERNS_LOOKED_FOR = 8  # among the names of a block
 _LITERALS_LOOKED_FOR = 1000  # among the names of the table; if there are more, all are walked
 _BLOCKS_REMEMBERED = 4  # for one set; several consumers may read with it
+# Subjects that a renumbering goes through for each that comes: it keeps up with those, and takes no
+# longer than they do.
+_PASSED_FOR_NEW = 4
+_PASSED_AT_ONCE_MAX = 20_000  # some ten milliseconds
+_NOBODY = b""  # no message has this subject
+RECENT_MAX = 20_000  # numbers noted; if there are half as many, whoever asks looks at all
 
 
 class OwnSubjects(Protocol):
@@ -55,18 +63,19 @@ class SubjectTable:
 
     Attributes:
         ids: name to number; the kernels add to it, and `grow` then catches up.
-        names: number to name.
+        names: number to name; those of `ids`.
         counts, firsts, lasts: `array('Q')` by number.
         loose_until: bounds up to here may be messages of another subject; any other bound is, or
             was, one of its own.
         present: how many have messages.
         generation: rises when numbers change their meaning.
-        recent: subjects appended to since `take_recent`; None while nobody asks for them.
+        recent: subjects appended to since `take_recent`, or more than `RECENT_MAX` of these; None
+            while nobody asks for them.
     """
 
     def __init__(self) -> None:
-        self.ids: dict[bytes, int] = {}
-        self.names: list[bytes] = []
+        self.ids = Interned()
+        self.names = self.ids.names
         self.counts = array("Q")
         self.firsts = array("Q")
         self.lasts = array("Q")
@@ -75,7 +84,8 @@ class SubjectTable:
         self.generation = 0
         self.recent: dict[int, None] | None = None
         # What is yet to be freed, some at a time: half a million names take a tenth of a second.
-        self._forgotten: list[tuple[list[bytes], dict[bytes, int]]] = []
+        self._forgotten: list[Interned] = []
+        self._renumbering: Renumbering | None = None  # that has begun
         # Compiled patterns that somebody holds, and the latest of them, which stay for a while.
         self._sets: WeakValueDictionary[tuple[bytes, ...], SubjectSet] = WeakValueDictionary()
         self._kept: deque[SubjectSet] = deque(maxlen=_SETS_KEPT)
@@ -92,18 +102,19 @@ class SubjectTable:
 
     def grow(self) -> None:
         """Make room for names that a kernel added to `ids`."""
-        missing = len(self.ids) - len(self.names)
+        missing = len(self.names) - len(self.counts)
         if missing:
-            self.names.extend(reversed(list(islice(reversed(self.ids), missing))))
+            if self._renumbering is not None:  # before those come of which no message is counted
+                self.go_on_renumbering(min(_PASSED_FOR_NEW * missing, _PASSED_AT_ONCE_MAX))
             zeros = bytes(8 * missing)
             self.counts.frombytes(zeros)
             self.firsts.frombytes(zeros)
             self.lasts.frombytes(zeros)
+            self.ids.spread()
 
     def add(self, names: Iterable[bytes]) -> array[int]:
         """Return the numbers of names, new ones included."""
-        ids = self.ids
-        numbers = array("I", [ids.setdefault(name, len(ids)) for name in names])
+        numbers = array("I", map(self.ids.number, names))
         self.grow()
         return numbers
 
@@ -115,7 +126,7 @@ class SubjectTable:
 
     def count_of(self, name: bytes) -> int:
         """Return how many messages a subject has."""
-        number = self.ids.get(name, -1)
+        number = self.ids.get(name)
         return self.counts[number] if number >= 0 else 0
 
     def take_recent(self) -> dict[int, None]:
@@ -131,27 +142,67 @@ class SubjectTable:
         """Return how many known subjects have no message."""
         return len(self.names) - self.present
 
-    def renumber(self) -> None:
-        """Forget subjects without messages; nobody may hold numbers across this."""
-        kept = filters.present(b"\1" * len(self.names), self.counts, self.lasts, 0, _ANY_SEQ)
-        self._forgotten.append((self.names, self.ids))
-        self.names = [self.names[number] for number in kept]
-        self.ids = {name: number for number, name in enumerate(self.names)}
-        self.counts = array("Q", [self.counts[number] for number in kept])
-        self.firsts = array("Q", [self.firsts[number] for number in kept])
-        self.lasts = array("Q", [self.lasts[number] for number in kept])
+    @property
+    def is_renumbering(self) -> bool:
+        """Tell whether it is prepared that subjects without messages are forgotten."""
+        return self._renumbering is not None
+
+    def go_on_renumbering(self, names_max: int) -> None:
+        """If it is prepared that subjects are forgotten, go through some more of all."""
+        if self._renumbering is not None:
+            self._renumbering.go_on(self.names, self.counts, names_max)
+
+    def prepare_to_renumber(self, names_max: int) -> bool:
+        """Begin to forget subjects without messages, or go on with up to `names_max` of all; tell
+        whether they may be renumbered now, before there are others."""
+        renumbering = self._renumbering
+        if renumbering is None:
+            renumbering = self._renumbering = Renumbering(self.present)
+        if not renumbering.go_on(self.names, self.counts, names_max):
+            return False
+        returned = self._returned(renumbering)
+        renumbering.keep(self.names, returned[:names_max])
+        return len(returned) <= names_max
+
+    def renumber(self) -> array[int]:
+        """Forget subjects without messages; nobody may hold numbers across this, but for those who
+        have them changed by what this returns (`columns.carry`). It is prepared."""
+        renumbering, self._renumbering = self._renumbering, None
+        assert renumbering is not None and len(renumbering.moved) == len(self.names)
+        self._forgotten.append(self.ids)
+        self.ids, moved = renumbering.ids, renumbering.moved
+        self.names = self.ids.names
+        for values in (self.counts, self.firsts, self.lasts):
+            columns.carry_values(values, moved, len(self.names))
         self.generation += 1
         self.recent = None
+        return moved
+
+    def nobody(self) -> int:
+        """Return the number of a subject that never has messages."""
+        number = self.ids.number(_NOBODY)
+        self.grow()
+        return number
+
+    def _returned(self, renumbering: Renumbering) -> array[int]:
+        """Return the numbers of those that have been left out and have messages again."""
+        return filters.present(renumbering.left_out, self.counts, self.lasts, 0, _ANY_SEQ)
 
     def let_go(self, names_max: int) -> bool:
         """Free some names of subjects that were forgotten; tell whether there were any."""
         if not self._forgotten:
             return False
-        names, ids = self._forgotten[-1]
+        names, parts = self._forgotten[-1].names, self._forgotten[-1].parts
         del names[-names_max:]
-        for _ in range(min(names_max, len(ids))):
-            ids.popitem()
-        if not names and not ids:
+        left = names_max
+        while parts and left > 0:
+            some = min(left, len(parts[-1]))
+            for _ in range(some):
+                parts[-1].popitem()
+            left -= some
+            if not parts[-1]:
+                parts.pop()
+        if not names and not parts:
             self._forgotten.pop()
         return True
 
@@ -243,7 +294,7 @@ class SubjectSet:
                 flags[number] |= table.names[number] in self._among
             return stop == len(table.names)
         for literal in self._literals:
-            number = table.ids.get(literal, -1)
+            number = table.ids.get(literal)
             if known <= number < stop:
                 flags[number] = 1
         return stop == len(table.names)
@@ -274,7 +325,8 @@ class SubjectSet:
             # patterns. If the numbers are there already, or the patterns are many, the table is
             # asked.
             if own.is_numbered or len(self.patterns) > _PATTERNS_LOOKED_FOR:
-                found = filters.spread(self.flags(), own.table_ids)
+                numbers = own.table_ids  # which may add names that are gone to the table
+                found = filters.spread(self.flags(), numbers)
             else:
                 found = own.marked(self.patterns)
             while len(self._local) >= _BLOCKS_REMEMBERED:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from jetstream_server.kernels import records
+from jetstream_server.kernels.interned import Interned
 from jetstream_server.protocol.ops import PubRun
 from jetstream_server.store.blocks.block import Block, BlockWriter, scan_block
 from jetstream_server.store.blocks.content_cache import ContentCache
@@ -82,4 +83,4 @@ def test_growing_leaves_the_old_buffer_alone(tmp_path, table):
         writer.move(9000)
         assert bytes(view[: writer.used]) == writer.buffer[: writer.used]
     assert len(writer.buffer) == 9000
-    assert scan_block(writer.buffer[: writer.used], {}).sequences == array("Q", [1, 2])
+    assert scan_block(writer.buffer[: writer.used], Interned()).sequences == array("Q", [1, 2])

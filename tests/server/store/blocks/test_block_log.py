@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from random import Random
 
 import pytest
 from jetstream_server.base.errors import StoreError
+from jetstream_server.kernels.interned import Interned
 from jetstream_server.kernels.record_format import SEQUENCE_MAX
 from jetstream_server.protocol.ops import PubRun
-from jetstream_server.store.blocks import block_log, tombstone
+from jetstream_server.store.blocks import block_log, subjects, tombstone
 from jetstream_server.store.blocks.block import BlockWriter, scan_block
 from jetstream_server.store.disk.commit import GroupCommit
 from jetstream_server.store.file import FileStore
@@ -38,7 +40,7 @@ def test_every_block_begins_with_the_numbers_of_the_store(disk):
     blocks = sorted(
         (n for n in disk.names(FOLDER) if n.endswith(".blk")), key=lambda n: int(n[:-4])
     )
-    stones = [scan_block(disk.read(FOLDER / name), {}).tombstones[0][1] for name in blocks]
+    stones = [scan_block(disk.read(FOLDER / name), Interned()).tombstones[0][1] for name in blocks]
     assert {stone.kind for stone in stones} == {tombstone.STARTED}
     assert [stone.sequence for stone in stones] == sorted(stone.sequence for stone in stones)
     assert stones[-1].floor() == 10
@@ -72,7 +74,7 @@ def test_marks_follow_what_is_durable(disk):
     commit.drain()
     marks = [
         stone.sequence
-        for _, stone in scan_block(disk.read(FOLDER / "1.blk"), {}).tombstones
+        for _, stone in scan_block(disk.read(FOLDER / "1.blk"), Interned()).tombstones
         if stone.kind == tombstone.DURABLE
     ]
     assert marks == [written]
@@ -241,3 +243,76 @@ def test_tombstones_that_fill_more_than_a_block_are_not_copied_with_each(disk, m
     again = FileStore(FOLDER, GroupCommit(disk), block_bytes=2000)
     assert again.state() == store.state()
     assert again.deleted() == list(range(2, 600, 2))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_whatever_happens_meanwhile_subjects_are_forgotten_in_slices(disk, monkeypatch, seed):
+    random = Random(seed)
+    monkeypatch.setattr(block_log, "RENUMBER_MIN", 2)
+    monkeypatch.setattr(block_log, "PASSED_AT_ONCE", random.choice([1, 3, 20]))
+    monkeypatch.setattr(subjects, "_PASSED_FOR_NEW", random.choice([2, 4]))
+    commit = GroupCommit(disk)
+    store = FileStore(FOLDER, commit, block_bytes=random.choice([600, 2000]))
+    held: dict[int, bytes] = {}
+    prepared = 0
+    for number in range(400):
+        match random.randrange(12):
+            case 0:
+                gone = random.sample(sorted(held), min(len(held), 10))
+                store.delete(gone)
+                held = {sequence: name for sequence, name in held.items() if sequence not in gone}
+            case 1:
+                first = max(store.last_seq - random.randrange(60), 1)
+                store.truncate_front(first)
+                held = {sequence: name for sequence, name in held.items() if sequence >= first}
+            case 2:
+                digit = random.randrange(10)
+                store.purge(store.filter([b"s.*.%d" % digit]), 0, 0)
+                held = {at: name for at, name in held.items() if not name.endswith(b"%d" % digit)}
+            case 3:
+                commit.drain()
+                store.rest()
+            case _:
+                for _ in range(random.randrange(8)):
+                    at = number if random.random() < 0.8 else random.randrange(number + 1)
+                    name = b"s.%d.%d" % (at, random.randrange(10))
+                    held[store.append(name, b"", b"x" * random.randrange(30), 5)] = name
+        prepared += store._table.is_renumbering
+        assert store.subject_counts(b">") == Counter(held.values())
+        assert store._table.present == len(set(held.values()))
+        for name in (*random.choices([*held.values(), b"s.0.0"], k=3), *store._table.names[:1]):
+            sequences = [sequence for sequence, own in held.items() if own == name]
+            assert store.subject_last(name) == (sequences[-1] if sequences else 0)
+            found = store.load_next(store.filter([name]), 0)
+            assert (found.sequence if found else 0) == (sequences[0] if sequences else 0)
+            if sequences:
+                assert [*store._subjects.sequences_of(store._table.ids[name])] == sequences
+    assert store._table.generation > 1 and prepared
+    commit.drain()
+    again = FileStore(FOLDER, GroupCommit(disk))
+    assert again.subject_counts(b">") == Counter(held.values())
+
+
+def test_what_is_erased_last_of_a_block_is_found_though_subjects_are_forgotten(
+    sim_disk_module, monkeypatch
+):
+    """Its tombstone finds no room, so the block is sealed, left behind and renumbered with."""
+    monkeypatch.setattr(block_log, "RENUMBER_MIN", 2)
+    renumbered = []
+    for size in range(300, 600, 8):
+        disk = sim_disk_module.SimDisk(Random(1))
+        commit = GroupCommit(disk)
+        store = FileStore(FOLDER, commit, block_bytes=2000)
+        store.append(b"kept", b"", bytes(1900), 5)
+        for number in range(6):
+            store.append(b"s.%d" % number, b"", bytes(200), 5)
+        store.append(b"last", b"", bytes(size), 5)
+        store.delete(range(2, 8))
+        generation = store._table.generation
+        assert store.delete([8], erase=True) == 1
+        assert store.offline == ""
+        renumbered.append(store._table.generation > generation)
+        commit.drain()
+        again = FileStore(FOLDER, GroupCommit(disk), block_bytes=2000)
+        assert (again.last_seq, again.subject_counts(b">")) == (8, {b"kept": 1})
+    assert True in renumbered

@@ -10,6 +10,8 @@ import pytest
 from jetstream_server.base.errors import StoreError
 from jetstream_server.kernels.record_format import PREFIX_BYTES
 from jetstream_server.protocol.ops import PubRun
+from jetstream_server.store import file as file_module
+from jetstream_server.store.blocks import block_log
 from jetstream_server.store.disk.commit import GroupCommit
 from jetstream_server.store.file import FileStore
 
@@ -45,6 +47,24 @@ def test_a_filter_sees_subjects_that_come_later(store):
     store.append(b"later", b"", b"x", 9)
     assert store.count(later, 0) == 1
     assert list(store.window(later, 31, 10, 100).sequences) == [31]
+
+
+def test_many_patterns_are_looked_for_in_a_block_whose_subjects_were_forgotten(
+    sim_disk_module, monkeypatch
+):
+    monkeypatch.setattr(block_log, "RENUMBER_MIN", 2)
+    commit = GroupCommit(sim_disk_module.SimDisk(Random(1)))
+    store = FileStore(Path("/s"), commit, block_bytes=2000)
+    for number in range(30):
+        store.append(b"s.%d" % number, b"", bytes(100), 5)
+    gone = [sequence for sequence in range(2, 30) if sequence % 3]
+    store.delete(gone)
+    while not store._table.generation:
+        store.append(b"s.0", b"", bytes(400), 5)
+    commit.drain()
+    wanted = store.filter([b"s.%d" % number for number in range(1, 20)])
+    window = store.window(wanted, 1, 3, 10_000)
+    assert list(window.sequences) == [3, 6, 9]
 
 
 def test_a_window_stays_valid_while_the_store_goes_on(store):
@@ -123,3 +143,24 @@ def test_blocks_without_headers_are_passed_over(sim_disk_module):
         store = FileStore(Path("/s"), commit, block_bytes=600)
     store.delete([41])
     assert store.next_with_headers(1) <= 82
+
+
+def test_subjects_are_forgotten_although_only_known_ones_are_written_to(
+    sim_disk_module, monkeypatch
+):
+    monkeypatch.setattr(block_log, "PASSED_AT_ONCE", 10)
+    monkeypatch.setattr(file_module, "_PASSED_AT_ONCE", 100)
+    commit = GroupCommit(sim_disk_module.SimDisk(Random(1)))
+    store = FileStore(Path("/s"), commit, block_bytes=20_000)
+    for number in range(12_000):
+        store.append(b"s.%d" % number, b"", b"", 5)
+    store.delete(range(2, 12_001))
+    blocks = 0
+    while not store._table.generation:
+        for _ in range(20):
+            store.append(b"s.0", b"", bytes(1000), 5)
+            commit.drain()
+            store.flushed()
+        blocks += 1
+        assert blocks < 20
+    assert len(store._table.names) < 10

@@ -167,6 +167,24 @@ def test_a_purge_goes_on_when_the_rewritten_block_is_on_the_disk(disk):
     assert store.purge_some(None, 300, 400, 10)[1].messages == 10
 
 
+@pytest.mark.parametrize("size", range(1000, 1600, 50))
+def test_an_open_block_that_is_empty_may_be_filled_with_what_others_leave_to_say(disk, size):
+    store, commit = open_store(disk, block_bytes=2000)
+    publish(store, 20, payload=bytes(40))
+    while len(store._list.blocks) < 2:
+        first = publish(store, 1, payload=bytes(300))
+    store.delete(range(2, 20, 2))  # of the first block, as the second says
+    while len(store._list.blocks) < 3:
+        publish(store, 1, payload=bytes(300))
+    publish(store, 1, payload=bytes(size))
+    store.delete(range(first, store.last_seq + 1))
+    held = [1, *range(3, 20, 2), *range(20, first)]
+    assert sequences(store) == held
+    commit.drain()
+    again, _ = open_store(disk, block_bytes=2000)
+    assert (sequences(again), again.last_seq) == (held, store.last_seq)
+
+
 def test_what_deletes_left_empty_goes_with_the_next_flush(disk):
     """It is not below a floor: all that keeps its messages away are tombstones."""
     commit, store = filled(disk)
@@ -236,6 +254,7 @@ def test_a_rewritten_block_looks_up_no_subjects_until_somebody_asks(disk, monkey
         assert not block.pinned.number(3)
     elif act == "renumbering":
         block.pinned.number(3)
+        store._table.prepare_to_renumber(1000)
         store._log._renumber()
     elif act == "disk":
         commit.drain()

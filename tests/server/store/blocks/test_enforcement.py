@@ -297,6 +297,21 @@ def test_what_came_while_no_limit_held_goes_some_at_a_time(disk, monkeypatch, gr
     assert sequences(store) == list(range(store.last_seq - grown + 1, store.last_seq + 1))
 
 
+def test_what_is_noted_while_no_limit_holds_has_a_bound(disk, monkeypatch):
+    """One more of seven hundred thousand numbers took 35 ms."""
+    monkeypatch.setattr(block_log, "RECENT_MAX", 20)
+    monkeypatch.setattr(enforcement, "GROWN_AT_ONCE", 10)
+    store, _ = open_store(disk)
+    store.enforce(Limits(max_msgs_per_subject=1), 5)
+    for number in range(100):
+        publish(store, 1, b"s.%d" % number)
+    publish(store, 1, b"s.99")
+    assert len(store._table.recent) == 21
+    while store.exceeds(Limits(max_msgs_per_subject=1)) or store._table.recent:
+        store.enforce(Limits(max_msgs_per_subject=1), 5)
+    assert store.subject_counts(b">") == {b"s.%d" % number: 1 for number in range(100)}
+
+
 def test_a_limit_for_each_of_many_subjects_takes_a_walk_and_no_search(disk, monkeypatch):
     """To look for five hundred of them in blocks of a hundred thousand took half a second."""
     store, commit = open_store(disk, block_bytes=20_000)
@@ -393,3 +408,7 @@ def test_few_messages_of_small_blocks_are_removed_at_a_time(disk, monkeypatch):
         removed = store.enforce(Limits(max_msgs=20), 400)
         assert sum(stop - start for start, stop in removed) <= 60
     assert sequences(store) == list(range(381, 401))
+
+
+def test_all_are_looked_at_before_some_would_be_noted_no_more():
+    assert block_log.RECENT_MAX > enforcement.GROWN_AT_ONCE

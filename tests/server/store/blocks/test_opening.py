@@ -9,6 +9,7 @@ from random import Random
 
 import pytest
 from jetstream_server.kernels import records
+from jetstream_server.kernels.interned import Interned
 from jetstream_server.protocol.ops import PubRun
 from jetstream_server.store.blocks import tombstone
 from jetstream_server.store.blocks.block import scan_block
@@ -65,8 +66,8 @@ def test_a_sequence_too_far_from_the_first_of_its_block_is_damage(disk):
     path = FOLDER / "1.blk"
     columns, whole = (array("I"), array("I")), bytearray(disk.read(path))
     run = PubRun.single(b"orders.new", payload=b"x" * 50)
-    at = scan_block(bytes(whole), {}).positions[-1]
-    records.encode_run(run.chunk, run.fields, 0, 1, 2**33, 5, whole, at, *columns, {})
+    at = scan_block(bytes(whole), Interned()).positions[-1]
+    records.encode_run(run.chunk, run.fields, 0, 1, 2**33, 5, whole, at, *columns, Interned())
     disk.put(path, bytes(whole))
     disk.remove(path.with_suffix(".idx"))
     store, _ = open_store(disk, block_bytes=1000)
@@ -113,7 +114,7 @@ def test_a_sequence_beyond_all_is_damage(disk, stone, message, is_damage):
         run, record = PubRun.single(b"a", payload=b"x"), bytearray(100)
         columns = array("I"), array("I")
         _, size = records.encode_run(
-            run.chunk, run.fields, 0, 1, message, 5, record, 0, *columns, {}
+            run.chunk, run.fields, 0, 1, message, 5, record, 0, *columns, Interned()
         )
         whole += record[:size]
     whole += tombstone.Tombstone(

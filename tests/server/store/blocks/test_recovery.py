@@ -8,6 +8,7 @@ from random import Random
 
 import pytest
 from jetstream_server.base.errors import StoreError
+from jetstream_server.kernels.interned import Interned
 from jetstream_server.protocol.ops import PubRun
 from jetstream_server.store.blocks.block import scan_block
 from jetstream_server.store.blocks.recovery import read_folder
@@ -55,7 +56,7 @@ def test_every_flipped_byte_of_a_sealed_block_is_noticed_when_it_is_read(disk):
 
 def test_a_sealed_block_that_was_cut_between_two_records(disk):
     whole = disk.read(FOLDER / "2.blk")
-    scan = scan_block(whole, {})
+    scan = scan_block(whole, Interned())
     disk.put(FOLDER / "2.blk", whole[: scan.positions[-1]])
     with pytest.raises(StoreError, match=rf"cut short \(.*2.blk at byte {scan.positions[-1]}\)"):
         read_folder(FOLDER, disk, SubjectTable())

@@ -9,6 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jetstream_server.core import pattern_tree
 from jetstream_server.core.subject import is_valid_subject, matches
+from jetstream_server.kernels import interned
+from jetstream_server.kernels.columns import NOWHERE
 from jetstream_server.store.blocks import subjects as sets
 from jetstream_server.store.blocks.subjects import SubjectTable
 
@@ -40,11 +42,91 @@ def test_renumber_keeps_those_with_messages():
     table.firsts[2] = table.lasts[2] = 9
     table.present = 2
     assert table.absent == 1
+    assert table.prepare_to_renumber(3)
     table.renumber()
     assert table.names == [b"a", b"c"]
-    assert (table.ids, table.count_of(b"c"), table.lasts[1]) == ({b"a": 0, b"c": 1}, 1, 9)
+    assert ([table.ids[name] for name in table.names], len(table.ids)) == ([0, 1], 2)
+    assert (table.count_of(b"b"), table.count_of(b"c"), table.lasts[1]) == (0, 1, 9)
     assert list(chosen.flags()) == [0, 1]
     assert list(chosen.matching()) == [1]
+
+
+def with_messages(table, names):
+    """Have each of these names one more message, as if a run had been stored."""
+    last = max(table.lasts, default=0)
+    for sequence, number in enumerate(table.add(names), last + 1):
+        table.present += not table.counts[number]
+        table.firsts[number] = table.firsts[number] if table.counts[number] else sequence
+        table.counts[number] += 1
+        table.lasts[number] = sequence
+
+
+def without_messages(table, names):
+    """Have all messages of these names gone."""
+    for name in names:
+        table.counts[table.ids[name]] = 0
+        table.present -= 1
+
+
+def known(table):
+    """Return what a table knows of each name with messages, and check that it is consistent."""
+    assert [table.ids[name] for name in table.names] == list(range(len(table.names)))
+    assert len(table.counts) == len(table.firsts) == len(table.lasts) == len(table.names)
+    assert table.present == sum(map(bool, table.counts))
+    columns = zip(table.names, table.counts, table.firsts, table.lasts, strict=True)
+    return {name: rest for name, *rest in columns if rest[0]}
+
+
+def test_names_that_are_many_are_in_parts_none_of_which_has_much_to_copy():
+    table = SubjectTable()
+    names = [b"s.%d" % number for number in range(3 * interned.ALONE_MAX)]
+    for start in range(0, len(names), 1000):
+        table.add(names[start : start + 1000])
+    assert max(map(len, table.ids.parts)) < interned.ALONE_MAX / 5
+    assert list(table.add(names)) == list(range(len(names)))
+    assert table.names == names
+
+
+def test_subjects_are_forgotten_as_others_come():
+    table = SubjectTable()
+    names = [b"s.%d" % number for number in range(100)]
+    with_messages(table, names)
+    without_messages(table, names[:60])
+    assert not table.prepare_to_renumber(10)
+    assert table.is_renumbering
+    with_messages(table, names[2:5])  # which have been left out
+    without_messages(table, names[70:80])
+    before = known(table)
+    for number in range(27):
+        with_messages(table, [b"new.%d" % number])
+        assert table.generation == 0
+    assert table.prepare_to_renumber(10)
+    with_messages(table, [b"s.0", b"last"])
+    before = known(table)
+    assert table.prepare_to_renumber(10)
+    moved = table.renumber()
+    assert [moved[number] for number in (0, 1, 2, 5)] == [
+        table.ids[b"s.0"],
+        NOWHERE,
+        table.ids[b"s.2"],
+        NOWHERE,
+    ]
+    assert (known(table), table.generation, table.is_renumbering) == (before, 1, False)
+    assert {*table.names} == {*before}
+
+
+def test_very_many_that_come_back_are_not_left_for_the_end():
+    table = SubjectTable()
+    names = [b"s.%d" % number for number in range(40)]
+    with_messages(table, names)
+    without_messages(table, names[:30])
+    assert table.prepare_to_renumber(40)
+    with_messages(table, names[:25])
+    assert [table.prepare_to_renumber(10) for _ in range(3)] == [False, False, True]
+    before = known(table)
+    moved = table.renumber()
+    assert known(table) == before
+    assert list(moved).count(NOWHERE) == 5
 
 
 def test_wildcards_are_decided_about_in_slices():
@@ -63,6 +145,7 @@ def test_forgotten_names_are_let_go_some_at_a_time():
     table = SubjectTable()
     numbers = table.add([b"s.%d" % number for number in range(10)])
     table.counts[numbers[3]] = 1
+    assert table.prepare_to_renumber(10)
     table.renumber()
     assert table.names == [b"s.3"]
     assert [table.let_go(4) for _ in range(4)] == [True, True, True, False]
