@@ -13,13 +13,14 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from jetstream_server.base.errors import StoreError
 from jetstream_server.kernels.record_format import PREFIX, PREFIX_BYTES
 from jetstream_server.protocol.ops import PubRun
-from jetstream_server.store.blocks import block_pruning, enforcement
+from jetstream_server.store.blocks import block_log, block_pruning, enforcement
 from jetstream_server.store.blocks.content_cache import ContentCache
 from jetstream_server.store.disk.cipher_disk import CipherDisk
 from jetstream_server.store.disk.commit import GroupCommit
@@ -41,6 +42,7 @@ PATTERNS: list[tuple[bytes, ...]] = [
     (b">",),
     (b"a.1", b"b.>"),
     (b"none",),
+    tuple(b"a.%d" % number for number in range(9)),
 ]
 subjects = st.sampled_from([b"a.0", b"a.1", b"a.2", b"b.1", b"b.2"])
 payloads = st.one_of(st.binary(max_size=90), st.integers(20, 90).map(bytes))
@@ -397,7 +399,15 @@ class StoreMachine(RuleBasedStateMachine):
         assert store.next_expiry(9) == model.next_expiry(9)
 
 
-def test_file_store_keeps_what_was_acknowledged(sim_disk_module: Any) -> None:
+@pytest.mark.parametrize("forgets", [False, True])
+def test_file_store_keeps_what_was_acknowledged(
+    sim_disk_module: Any, monkeypatch: pytest.MonkeyPatch, forgets: bool
+) -> None:
+    """Also if subjects without messages are forgotten as soon as there are some."""
+    if forgets:
+        monkeypatch.setattr(block_log, "RENUMBER_MIN", 0)
+        monkeypatch.setattr(block_log, "PASSED_AT_ONCE", 2)
+        monkeypatch.setattr(block_log, "PASSED_AT_REST", 1)
     StoreMachine.disk_factory = staticmethod(sim_disk_module.SimDisk)
     StoreMachine.power_lost = sim_disk_module.PowerLostError
     from hypothesis.stateful import run_state_machine_as_test
