@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 from jetstream_server.core.subject import is_valid_subject, matches
 from jetstream_server.core.subscription import Outlet, Subscription
-from jetstream_server.kernels.parts import PartedNames
 from jetstream_server.node.rights import Rights
 from jetstream_server.protocol import errors as faults
 from jetstream_server.protocol.errors import Fault
@@ -19,14 +18,13 @@ class ClientSubscriptions:
     """The subscriptions of one client.
 
     Attributes:
-        by_sid: all of them, by the names that the client has given them; in parts, as there may be
-            very many.
+        by_sid: all of them, by the names that the client has given them.
     """
 
     __slots__ = ("_are_closed", "by_sid")
 
     def __init__(self) -> None:
-        self.by_sid: PartedNames[Subscription] = PartedNames()
+        self.by_sid: dict[bytes, Subscription] = {}
         self._are_closed = False  # all of them, though they are known still
 
     def __len__(self) -> int:
@@ -68,10 +66,7 @@ class ClientSubscriptions:
 
     def remove(self, subscription: Subscription) -> bool:
         """Remove one; tell whether it was there."""
-        is_there = subscription.sid in self.by_sid
-        if is_there:
-            del self.by_sid[subscription.sid]
-        return is_there
+        return self.by_sid.pop(subscription.sid, None) is not None
 
     def plain_to(self, subject: bytes) -> Subscription | None:
         """Return one that a subject reaches and that has no queue; each is looked at."""
@@ -92,6 +87,6 @@ class ClientSubscriptions:
         """Close all of them, and return them."""
         self.silence()
         closed = list(self.by_sid.values())
-        self.by_sid = PartedNames()
+        self.by_sid.clear()
         self._are_closed = False
         return closed

@@ -31,7 +31,6 @@ from jetstream_server.core.subscription import Sender, Stretch, Subscription, op
 from jetstream_server.core.workload import Workload
 from jetstream_server.jetstream.wire.go_time import format_time
 from jetstream_server.kernels import frames
-from jetstream_server.kernels.parts import PartedNames
 from jetstream_server.node.accounts.account import Account
 from jetstream_server.node.accounts.following import Following
 from jetstream_server.node.auth.auth import Gatekeeper, User
@@ -285,7 +284,7 @@ class Session:
         return self._pings.rtt_ns
 
     @property
-    def subscriptions(self) -> PartedNames[Subscription]:
+    def subscriptions(self) -> dict[bytes, Subscription]:
         """Return what it has subscribed to, by its own names."""
         return self._subscriptions.by_sid
 
