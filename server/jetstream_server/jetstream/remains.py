@@ -18,6 +18,7 @@ from jetstream_server.structures.deadline_heap import DeadlineHeap
 
 FREED_AT_ONCE = 20_000  # objects, in some milliseconds
 _PAUSE_NS = MILLISECOND  # between two portions
+_OF_NESTED = 3  # more: a dictionary in a dictionary is of memory that was not looked at for long
 _SHARED_OF_ONE = 16  # entries of a dictionary in a dictionary, whose keys others hold, in its time
 
 
@@ -70,5 +71,5 @@ def _free(held: Leftover, count: int) -> int:
         _, value = held.popitem()
         freed += 1
         if isinstance(value, dict | PartedSequences):
-            freed += len(value) // _SHARED_OF_ONE
+            freed += _OF_NESTED + len(value) // _SHARED_OF_ONE
     return freed

@@ -31,10 +31,25 @@ def test_so_many_in_a_turn() -> None:
 
 
 def test_what_is_in_dictionaries_counts_as_well() -> None:
-    inner = dict.fromkeys(range(16 * FREED_AT_ONCE))
-    held: dict[int, Any] = {n: {n: None} for n in range(FREED_AT_ONCE)}
-    held[FREED_AT_ONCE] = inner
-    assert freed([held]) == [FREED_AT_ONCE, 0]
+    inner, many = dict.fromkeys(range(16 * FREED_AT_ONCE)), FREED_AT_ONCE // 4
+    held: dict[int, Any] = {n: {n: None} for n in range(5 * many)}
+    held[5 * many] = inner
+    assert freed([held]) == [5 * many, 4 * many, 3 * many, 2 * many, many, 0]
+
+
+def test_what_comes_in_parts_is_let_go_in_parts() -> None:
+    parts = [dict.fromkeys(range(FREED_AT_ONCE // 2)) for _ in range(5)]
+    counts = []
+    deadlines: DeadlineHeap[Any] = DeadlineHeap()
+    remains = Remains(deadlines)
+    remains.take(list(parts))
+    now = 1
+    while (at := deadlines.next_deadline()) is not None:
+        now = max(now, at)
+        for each in deadlines.pop_due(now):
+            each.tick(now)
+        counts.append(sum(map(len, parts)) // (FREED_AT_ONCE // 2))
+    assert counts == [3, 1, 0]
 
 
 def test_a_few_go_at_once() -> None:
