@@ -9,7 +9,7 @@ import pytest
 from jetstream_server.kernels import columns
 from jetstream_server.protocol.ops import PubRun
 from jetstream_server.store import memory
-from jetstream_server.store.blocks import block_log, compaction, enforcement
+from jetstream_server.store.blocks import block_log, compaction, enforcement, subjects
 from jetstream_server.store.disk.commit import GroupCommit
 from jetstream_server.store.file import FileStore
 from jetstream_server.store.memory import MemoryStore
@@ -411,4 +411,4 @@ def test_few_messages_of_small_blocks_are_removed_at_a_time(disk, monkeypatch):
 
 
 def test_all_are_looked_at_before_some_would_be_noted_no_more():
-    assert block_log.RECENT_MAX > enforcement.GROWN_AT_ONCE
+    assert subjects.RECENT_MAX > enforcement.GROWN_AT_ONCE
