@@ -67,16 +67,17 @@ cdef class PartedNames:
         return chain.from_iterable([(<dict>part).items() for part in self.parts])
 
     def number_all(self, names, Py_ssize_t first):
-        """Give names the numbers from `first` on, but for those that have one; return the numbers
-        that these were to have."""
+        """Give names the numbers from `first` on, but for those that have another one; return the
+        numbers that these were to have."""
         cdef list taken = []
         cdef bytes name
         cdef Py_ssize_t number = first
         for name in names:
-            if name in self._part(name):
-                taken.append(number)
-            else:
+            held = self._part(name).get(name)
+            if held is None:
                 self[name] = number
+            elif held != number:
+                taken.append(number)
             number += 1
         return taken
 

@@ -77,14 +77,15 @@ class PartedNames(Generic[NamedT]):
         return chain.from_iterable([part.items() for part in self.parts])
 
     def number_all(self: PartedNames[int], names: Iterable[bytes], first: int) -> list[int]:
-        """Give names the numbers from `first` on, but for those that have one; return the numbers
-        that these were to have."""
+        """Give names the numbers from `first` on, but for those that have another one; return the
+        numbers that these were to have."""
         taken: list[int] = []
         for number, name in enumerate(names, first):
-            if name in self:
-                taken.append(number)
-            else:
+            held = self.get(name)
+            if held is None:
                 self[name] = number
+            elif held != number:
+                taken.append(number)
         return taken
 
     def _part(self, name: bytes) -> dict[bytes, NamedT]:
