@@ -27,8 +27,8 @@ cdef extern from *:
                     ^ crc32c_table[0][crc32c_table[slice - 1][i] & 0xFF];
     }
 
-    static uint32_t crc32c_by_table(const uint8_t *at, size_t size) {
-        uint32_t crc = 0xFFFFFFFFu;
+    static uint32_t crc32c_by_table(const uint8_t *at, size_t size, uint32_t before) {
+        uint32_t crc = ~before;
         for (; size >= 8; size -= 8, at += 8) {
             uint64_t word;
             memcpy(&word, at, 8);
@@ -46,8 +46,8 @@ cdef extern from *:
     #if defined(__x86_64__) && defined(__GNUC__)
     #include <nmmintrin.h>
     __attribute__((target("sse4.2")))
-    static uint32_t crc32c_by_cpu(const uint8_t *at, size_t size) {
-        uint64_t crc = 0xFFFFFFFFu;
+    static uint32_t crc32c_by_cpu(const uint8_t *at, size_t size, uint32_t before) {
+        uint64_t crc = (uint32_t)~before;
         for (; size >= 8; size -= 8, at += 8) {
             uint64_t word;
             memcpy(&word, at, 8);
@@ -59,13 +59,13 @@ cdef extern from *:
     }
     static int crc32c_has_cpu(void) { return __builtin_cpu_supports("sse4.2"); }
     #else
-    static uint32_t crc32c_by_cpu(const uint8_t *at, size_t size) {
-        return crc32c_by_table(at, size);
+    static uint32_t crc32c_by_cpu(const uint8_t *at, size_t size, uint32_t before) {
+        return crc32c_by_table(at, size, before);
     }
     static int crc32c_has_cpu(void) { return 0; }
     #endif
     """
     void crc32c_prepare() nogil
-    uint32_t crc32c_by_table(const uint8_t* at, size_t size) nogil
-    uint32_t crc32c_by_cpu(const uint8_t* at, size_t size) nogil
+    uint32_t crc32c_by_table(const uint8_t* at, size_t size, uint32_t before) nogil
+    uint32_t crc32c_by_cpu(const uint8_t* at, size_t size, uint32_t before) nogil
     bint crc32c_has_cpu() nogil

@@ -416,9 +416,10 @@ class StateFile(Protocol):
         """
         ...
 
-    def save(self, data: bytes, *, lazily: bool = False) -> None:
-        """Queue a replacement. The last one queued before a flush wins. `lazily` lets it wait for
-        the next flush that happens anyway (or about 100 ms), and does not hold back replies."""
+    def save(self, *parts: Buffer, lazily: bool = False) -> None:
+        """Queue a replacement, in parts that must not change from now on. The last one queued
+        before a flush wins. `lazily` lets it wait for the next flush that happens anyway (or about
+        100 ms), and does not hold back replies."""
         ...
 
     def remove(self) -> None:

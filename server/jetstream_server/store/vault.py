@@ -26,6 +26,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from jetstream_server.base.errors import StoreError
+from jetstream_server.kernels.record_format import Buffer
 from jetstream_server.kernels.records import checksum as crc32c
 from jetstream_server.store.blocks.block import BLOCK_SUFFIX
 from jetstream_server.store.blocks.content_cache import ContentCache
@@ -52,19 +53,19 @@ class MemoryStateFile:
     damage = ""
 
     def __init__(self) -> None:
-        self._data: bytes | None = None
+        self._parts: tuple[Buffer, ...] | None = None
 
     def load(self) -> bytes | None:
         """Return what was saved last."""
-        return self._data
+        return None if self._parts is None else b"".join(self._parts)
 
-    def save(self, data: bytes, *, lazily: bool = False) -> None:
+    def save(self, *parts: Buffer, lazily: bool = False) -> None:
         """Keep it."""
-        self._data = data
+        self._parts = parts
 
     def remove(self) -> None:
         """Forget it."""
-        self._data = None
+        self._parts = None
 
 
 class MemoryFolder:
@@ -169,9 +170,10 @@ class FileStateFile:
             raise StoreError(f"read failed: {error.strerror}", str(self._path)) from error
         return None if stored is None else unwrap(bytes(stored), self._path)
 
-    def save(self, data: bytes, *, lazily: bool = False) -> None:
+    def save(self, *parts: Buffer, lazily: bool = False) -> None:
         """Queue a replacement."""
-        self._commit.replace(self._owner, self._path, [wrap(data)], lazily=lazily, in_journal=True)
+        content = [wrap(b"".join(parts))]
+        self._commit.replace(self._owner, self._path, content, lazily=lazily, in_journal=True)
 
     def remove(self) -> None:
         """Queue the removal."""

@@ -199,6 +199,9 @@ def test_checksums_are_the_librarys(records, twins):
         for way in ways:
             assert records.checksum(data, **way) == google_crc32c.value(data)
             assert records.checksum(memoryview(bytearray(data)), **way) == google_crc32c.value(data)
+            cut = Random(size).randrange(size + 1)
+            before = records.checksum(data[:cut], **way)
+            assert records.checksum(data[cut:], before, **way) == google_crc32c.value(data)
 
 
 def test_room_to_write_to(records):

@@ -96,7 +96,7 @@ class ConsumerFiles:
     def _save(self, *, lazily: bool) -> None:
         self._note_saved()
         if self.files is not None:
-            self.files[1].save(encode_state(self._shared.progress), lazily=lazily)
+            self.files[1].save(*encode_state(self._shared.progress), lazily=lazily)
             self.has_state_file = True
 
     def save_config(self) -> None:
@@ -115,13 +115,13 @@ class ConsumerFiles:
             return
         state = encode_state(shared.progress)
         self._note_saved()
-        if len(state) > _STATE_BESIDE_MAX:
+        if sum(map(len, state)) > _STATE_BESIDE_MAX:
             self.files[0].save(encode(stored))
-            self.files[1].save(state)
+            self.files[1].save(*state)
             self.has_state_file = True
             return
         # Both in one file, because a second one would take two more syncs.
-        text = b64encode(state)
+        text = b64encode(b"".join(state))
         self.files[0].save(b'%b,"state":"%b"}' % (encode(stored)[:-1], text))
 
     def _note_saved(self) -> None:

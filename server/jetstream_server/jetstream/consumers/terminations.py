@@ -17,6 +17,7 @@ from itertools import islice
 from jetstream_server.base.clock import MILLISECOND
 from jetstream_server.jetstream.consumers.consumer_context import ConsumerContext
 from jetstream_server.jetstream.consumers.progress.pending_run import Run
+from jetstream_server.kernels.numbered import NumberedSequences
 from jetstream_server.structures.sequence_set import SequenceSet
 
 TOLD_AT_ONCE = 100
@@ -41,11 +42,10 @@ class Terminations:
         progress = shared.progress
         counts = progress.redelivery.counts
         if len(counts) < gone.count:
-            known = {
-                each: count for each, count in counts.items() if gone.first <= each < gone.stop
-            }
+            known = counts.copied()
         else:
-            known = {each: counts[each] for each in gone.sequences if each in counts}
+            known = NumberedSequences()
+            known.assign(gone.sequences, counts.numbers(gone.sequences))
         return Departure(progress.pending.runs_within(gone.first, gone.stop), known)
 
     def tell(self, departure: Departure | None, taken: array[int], now: int) -> None:
@@ -84,7 +84,7 @@ class Departure:
         counts: how often they went out again, where they did.
     """
 
-    def __init__(self, runs: list[Run], counts: dict[int, int]) -> None:
+    def __init__(self, runs: list[Run], counts: NumberedSequences) -> None:
         self._runs = runs
         self._counts = counts
 
@@ -96,5 +96,5 @@ class Departure:
             stop = bisect_left(taken, run.sequences[-1] + 1, at)
             for sequence in islice(taken, at, stop):
                 consumer_seq = run.consumer_seqs[bisect_left(run.sequences, sequence)]
-                yield consumer_seq, sequence, self._counts.get(sequence, 0) + 1
+                yield consumer_seq, sequence, self._counts.get(sequence) + 1
             at = stop

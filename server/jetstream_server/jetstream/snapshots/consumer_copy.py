@@ -21,7 +21,7 @@ CREATED = "created_ns"
 SNAPSHOT = "last_per_subject"
 _ENTRIES_AT_ONCE = 250  # written in about a millisecond
 _SEQUENCES_AT_ONCE = 10_000  # likewise
-_ENTRIES_OF_COST = 1000  # in dictionaries and arrays that are copied
+_ENTRIES_OF_COST = 1000  # in arrays that are copied
 _RUNS_OF_COST = 20
 
 
@@ -43,8 +43,8 @@ class ConsumerCopy:
         self._delivered = progress.consumer_seq, progress.stream_seq
         self._floor = progress.floor_consumer_seq, progress.floor_stream_seq
         self._runs = [run.copied() for run in progress.pending.runs]
-        self._counts = dict(redelivery.counts)
-        self._deadlines = dict(redelivery.deadlines)
+        self._counts = redelivery.counts.copied()
+        self._deadlines = redelivery.deadlines.copied()
         self._snapshot, self._live_seq = cursor.snapshot, cursor.live_seq
         entries = len(self._counts) + len(self._deadlines) + len(self._snapshot)
         self.cost = 1 + entries // _ENTRIES_OF_COST + len(self._runs) // _RUNS_OF_COST
@@ -77,16 +77,16 @@ class ConsumerCopy:
                 }
 
     def _redelivered(self) -> Iterator[Mapping[str, object]]:
-        counts = iter(self._counts.items())
+        counts = zip(*self._counts.columns(), strict=True)
         while some := list(islice(counts, _ENTRIES_AT_ONCE)):
             yield {str(sequence): count for sequence, count in some}
 
     def _began(self, sequence: int, sent_at: int) -> int:
         """Return when the ack wait of a pending message began."""
         deadline = self._deadlines.get(sequence)
-        if deadline is None:
+        if not deadline:
             return sent_at
-        return self._rules.began(deadline, self._counts.get(sequence, 0) + 1)
+        return self._rules.began(deadline, self._counts.get(sequence) + 1)
 
 
 def _joined(opening: bytes, parts: Iterator[Mapping[str, object]]) -> Iterator[bytes]:

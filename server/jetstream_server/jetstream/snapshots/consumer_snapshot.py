@@ -35,6 +35,7 @@ from jetstream_server.jetstream.snapshots.archive import ArchiveError
 from jetstream_server.jetstream.snapshots.consumer_copy import CREATED, SNAPSHOT
 from jetstream_server.jetstream.snapshots.long_json import LongPart
 from jetstream_server.jetstream.wire.go_json import GoModel, decode
+from jetstream_server.kernels.numbered import NumberedSequences
 from jetstream_server.store.ports import MessageStore
 
 Batched = TypeVar("Batched")
@@ -63,7 +64,7 @@ class ConsumerRecord:
     _delivered: tuple[int, int]
     _floor: tuple[int, int]
     _pending: list[tuple[int, int, int]]  # sequence, consumer sequence, sent at
-    _counts: dict[int, int]
+    _counts: NumberedSequences
     _snapshot: list[int]
     _live_seq: int
 
@@ -84,9 +85,8 @@ class ConsumerRecord:
             run.expired = True
             progress.pending.restore_run(run)
             yield
-        for counted in _batched(self._counts.items()):
-            progress.redelivery.counts.update(counted)
-            yield
+        progress.redelivery.counts = self._counts.copied()
+        yield
         yield from progress.find_given_up()
         for some in _batched(self._pending):
             for sequence, _, sent_at in some:
@@ -122,7 +122,7 @@ def decode_consumer(
     record = _load(name, payload)
     config = yield from _config(name, record["config"], stream, bounds)
     pending: list[list[tuple[int, int, int]]] = []
-    counts: dict[int, int] = {}
+    counts = NumberedSequences()
     snapshot: list[int] = []
     try:
         state = record.get("state") or {}
@@ -137,7 +137,8 @@ def decode_consumer(
             pending.append(sorted(some))
             yield
         for entries in (*parts.get(b"redelivered", ()), state.get("redelivered") or {}):
-            counts.update({_key(s): _uint(n) for s, n in entries.items()})
+            numbers = array("Q", map(_uint, entries.values()))
+            counts.assign(array("Q", map(_key, entries)), numbers)
             yield
         for left in (*parts.get(b"sequences", ()), rest.get("sequences", ())):
             snapshot += map(_uint, left)

@@ -24,7 +24,7 @@ from jetstream_server.kernels.record_layout cimport (
     SEQUENCE_AT, SUBJECT_BYTES_AT, TIMESTAMP_AT, UNACCOUNTED_BYTES
 )
 
-ctypedef uint32_t (*Checksum)(const uint8_t* at, size_t size) noexcept nogil
+ctypedef uint32_t (*Checksum)(const uint8_t* at, size_t size, uint32_t before) noexcept nogil
 
 crc32c_prepare()
 cdef Checksum crc32c = <Checksum>(crc32c_by_cpu if crc32c_has_cpu() else crc32c_by_table)
@@ -116,7 +116,7 @@ cdef void _encode(
         memset(at + KIND_AT, 0, 2)
         memcpy(at + PREFIX_BYTES, source + field[0], subject_bytes)
         memcpy(at + PREFIX_BYTES + subject_bytes, source + field[4], body_bytes)
-        wide = crc32c(<const uint8_t*>at + CHECKED_FROM, size - CHECKED_FROM)
+        wide = crc32c(<const uint8_t*>at + CHECKED_FROM, size - CHECKED_FROM, 0)
         memcpy(at + CHECKSUM_AT, &wide, 4)
         sequence += 1
         field += STRIDE
@@ -223,7 +223,7 @@ def scan_records(
             kind != 0
             or <uint64_t>size < <uint64_t>PREFIX_BYTES + subject_bytes + header_bytes
             or <uint64_t>position + size > <uint64_t>stop
-            or crc32c(at + CHECKED_FROM, size - CHECKED_FROM) != checksum
+            or crc32c(at + CHECKED_FROM, size - CHECKED_FROM, 0) != checksum
             or (follows and (sequence <= last or sequence - first > UINT32_MAX))
         ):
             break
@@ -339,15 +339,15 @@ def gather(
         array.resize(out_sequences, entry)
 
 
-def checksum(const uint8_t[::1] data, bint by_table=False):
+def checksum(const uint8_t[::1] data, uint32_t before=0, *, bint by_table=False):
     """Return the CRC-32C; `by_table` is for the test, which holds both ways against each other."""
     cdef Py_ssize_t size = data.shape[0]
     cdef const uint8_t* at = &data[0] if size else NULL
     cdef uint32_t sum
     if by_table:
-        return crc32c_by_table(at, size)
+        return crc32c_by_table(at, size, before)
     if size < WITHOUT_GIL_BYTES:
-        return crc32c(at, size)
+        return crc32c(at, size, before)
     with nogil:
-        sum = crc32c(at, size)
+        sum = crc32c(at, size, before)
     return sum

@@ -15,6 +15,7 @@ from __future__ import annotations
 from array import array
 from struct import Struct
 
+from google_crc32c import extend
 from google_crc32c import value as crc32c
 
 from jetstream_server.kernels.interned import Interned
@@ -38,9 +39,13 @@ Alive = bytes | bytearray
 SIZE = Struct("<I")
 
 
-def checksum(data: Buffer) -> int:
-    """Return the CRC-32C of any buffer."""
-    value: int = crc32c(bytes(data))
+def checksum(data: Buffer, before: int = 0) -> int:
+    """Return the CRC-32C of any buffer, or of all its parts by the last of them.
+
+    Args:
+        before: the checksum of the parts before this one.
+    """
+    value: int = extend(before, bytes(data))
     return value
 
 

@@ -185,15 +185,16 @@ class GroupCommit:
         self,
         owner: Owner,
         path: Path,
-        data: bytes,
+        entry: Sequence[Buffer],
         offset: int,
         *,
         syncs: bool = True,
         joins: bool = True,
     ) -> None:
-        """Queue `data` for the end of a small file, which is open only for that moment.
+        """Queue an entry for the end of a small file, which is open only for that moment.
 
         Args:
+            entry: in parts, which must not change from now on.
             offset: where the file ends by then.
             syncs: whether the flush makes it durable; if the flush syncs the file anyway, that
                 costs nothing.
@@ -201,13 +202,14 @@ class GroupCommit:
         """
         queued = self._appends.get(path)
         if queued is not None and joins:
-            queued.parts.append(data)
+            queued.last = len(queued.parts)
+            queued.parts += entry
             queued.syncs |= syncs
             return
-        operation = self._appends[path] = Append(owner, path, [data], offset, syncs)
+        operation = self._appends[path] = Append(owner, path, list(entry), offset, syncs)
         self._queue.append(operation)
 
-    def write_at_once(self, owner: Owner, file: BlockFile, data: bytes, offset: int) -> bool:
+    def write_at_once(self, owner: Owner, file: BlockFile, data: Buffer, offset: int) -> bool:
         """Hand a few bytes to the system here and now, past the queue; tell whether it took them.
 
         For what is to outlive this process, and need not outlive a power cut, such as what a flush
@@ -394,9 +396,9 @@ class GroupCommit:
         return sorted({*names, *noted}) if noted else names
 
     def last_append(self, path: Path) -> bytes | None:
-        """Return what is queued last for the files `path`.<number>, None when nothing is."""
+        """Return the entry queued last for the files `path`.<number>, None when there is none."""
         append = self._known().last_append(path)
-        return None if append is None else append.parts[-1]
+        return None if append is None else b"".join(append.parts[append.last :])
 
     def appended(self, path: Path) -> list[str]:
         """Return the names of the files `path`.<number> that queued operations make or add to, also

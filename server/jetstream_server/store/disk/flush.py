@@ -112,9 +112,10 @@ class Overwrite:
 class Append:
     owner: Owner
     path: Path
-    parts: list[bytes]
+    parts: list[Buffer]
     offset: int
     syncs: bool
+    last: int = 0  # where the last entry begins in the parts
 
 
 @dataclass(slots=True, eq=False)

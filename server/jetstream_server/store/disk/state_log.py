@@ -20,12 +20,13 @@ nobody can tell which of the two it is: a slightly earlier state is found, and `
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from struct import Struct
 
 from jetstream_server.base.digits import unsigned
 from jetstream_server.base.errors import StoreError
+from jetstream_server.kernels.record_format import Buffer
 from jetstream_server.kernels.records import checksum as crc32c
 from jetstream_server.store.disk.commit import BlockFile, GroupCommit
 from jetstream_server.store.disk.owner import Owner
@@ -60,7 +61,9 @@ class StateLog:
         self._lazy_entries = 0  # since the last one that was not lazy
         self._queued_at = -1  # how many flushes had been taken when something was last queued
         self._opened: BlockFile | None = None  # for `note`
-        self._beginning = b""  # first entry of a file that `note` has begun, until it is queued
+        self._beginning: list[
+            Buffer
+        ] = []  # first entry of a file that `note` has begun, until it is queued
 
     def load(self) -> bytes | None:
         """Return what was saved last, whether or not it is on disk yet.
@@ -111,7 +114,7 @@ class StateLog:
         """Begin a new file with the next state."""
         self._let_go()
         self._file = None
-        self._beginning = b""
+        self._beginning = []
 
     def note(self, data: bytes, whole: Callable[[], bytes] | None = None) -> bool:
         """Append a state at once: it outlives this process, but not a power cut.
@@ -129,20 +132,20 @@ class StateLog:
         commit = self._commit
         if self._queued_at == commit.taken:
             return False
-        entry = _entry(data)
+        entry = _entry([data])
         if self._file is None or self.is_worn(len(data)):
             if whole is not None:
-                entry = _entry(whole())
+                entry = _entry([whole()])
             numbers = self._numbers()
             self._let_go()
             self._file = self._at(numbers[-1] + 1 if numbers else 1)
             self._used, self._beginning = 0, entry
         if self._opened is None:
             self._opened = BlockFile(self._file)
-        if not commit.write_at_once(self._owner, self._opened, entry, self._used):
+        if not commit.write_at_once(self._owner, self._opened, entry[0], self._used):
             self.leave()
             return False
-        self._used += len(entry)
+        self._used += len(entry[0])
         return True
 
     def _let_go(self) -> None:
@@ -152,12 +155,12 @@ class StateLog:
             self._opened = None
 
     def save(
-        self, data: bytes, *, lazily: bool = False, begins: bool = False, joins: bool = True
+        self, *parts: Buffer, lazily: bool = False, begins: bool = False, joins: bool = True
     ) -> None:
         """Append a state.
 
         Args:
-            data: the state.
+            parts: the state, which must not change from now on.
             lazily: it may be lost, and the state is then the one before.
             begins: whether to begin a new file with it.
             joins: whether it may be written together with the last one, ahead of what was queued
@@ -165,8 +168,9 @@ class StateLog:
         """
         self._let_go()
         self._queued_at = self._commit.taken
-        entry = _entry(data)
-        if begins or self._file is None or self.is_worn(len(data)):
+        entry = _entry(parts)
+        size = sum(map(len, entry))
+        if begins or self._file is None or self.is_worn(size - _HEADER.size):
             self._begin(entry)
         else:
             if self._beginning:
@@ -178,20 +182,20 @@ class StateLog:
             self._commit.append(
                 self._owner, self._file, entry, self._used, syncs=syncs, joins=joins
             )
-        self._used += len(entry)
+        self._used += size
 
-    def _begin(self, entry: bytes) -> None:
+    def _begin(self, entry: list[Buffer]) -> None:
         """Begin a new file, and have the ones before it removed."""
         numbers = self._numbers()
         self._file = self._at(numbers[-1] + 1 if numbers else 1)
         self._used = self._lazy_entries = 0
         self._queue_beginning(self._file, entry, numbers)
 
-    def _queue_beginning(self, file: Path, entry: bytes, numbers: list[int]) -> None:
+    def _queue_beginning(self, file: Path, entry: list[Buffer], numbers: list[int]) -> None:
         """Have the first entry of a file made durable, and then the other files removed."""
         commit = self._commit
         commit.append(self._owner, file, entry, 0, syncs=True, joins=False)
-        self._beginning = b""
+        self._beginning = []
         for number in numbers:
             if (other := self._at(number)) != file:
                 commit.remove(self._owner, other, waits=True)
@@ -229,9 +233,14 @@ class StateLog:
             raise StoreError(f"read failed: {error.strerror}", str(path)) from error
 
 
-def _entry(data: bytes) -> bytes:
-    rest = _LENGTH.pack(len(data)) + data
-    return _CHECKSUM.pack(crc32c(rest)) + rest
+def _entry(parts: Sequence[Buffer]) -> list[Buffer]:
+    """Return an entry in parts, as a state may have megabytes; a short one is one part."""
+    length = _LENGTH.pack(sum(map(len, parts)))
+    checksum = crc32c(length)
+    for part in parts:
+        checksum = crc32c(part, checksum)
+    entry = [_CHECKSUM.pack(checksum) + length, *parts]
+    return entry if len(parts) > 1 else [b"".join(entry)]
 
 
 def _entries(stored: bytes) -> Iterator[tuple[int, bytes]]:

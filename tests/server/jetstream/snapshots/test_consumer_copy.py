@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from array import array
 from typing import Any
 
 import pytest
@@ -92,5 +93,5 @@ def test_a_long_snapshot_is_written_in_pieces(
 def test_what_copying_costs(transfers: Any) -> None:
     consumer, _ = asked_for(transfers)
     assert ConsumerCopy(consumer).cost == 1
-    consumer.progress.redelivery.counts.update(dict.fromkeys(range(1, 1501), 1))
+    consumer.progress.redelivery.counts.number_all(array("Q", range(1, 1501)), 1)
     assert ConsumerCopy(consumer).cost == 2

@@ -233,8 +233,8 @@ def test_a_log_that_a_removal_voids_is_not_made_again_by_what_found_no_room(disk
     commit, log, other = GroupCommit(disk), Path("/s/log"), Path("/s/other.1")
     disk.put(Path("/s/log.1"), b"names a")
     disk.put(A, b"a" * 20)
-    commit.append(owner, Path("/s/log.2"), b"names a as well", 0)
-    commit.append(owner, other, b"of another log", 0)
+    commit.append(owner, Path("/s/log.2"), [b"names a ", b"as well"], 0)
+    commit.append(owner, other, [b"of another log"], 0)
     commit.remove(owner, A, lazily=True, voids=log)
     disk.capacity = 0
     flush = commit.take()

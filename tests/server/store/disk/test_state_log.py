@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -67,6 +68,35 @@ def test_the_last_state_is_loaded_queued_or_not(commit: GroupCommit, path: Path)
             assert StateLog(path, commit, Owner()).load() == b"%d" % number
     commit.drain()
     assert StateLog(path, GroupCommit(OsDisk()), Owner()).load() == b"4"
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_states_in_parts_are_like_whole_ones(
+    commit: GroupCommit, path: Path, tmp_path: Path, seed: int
+) -> None:
+    random = Random(seed)
+    logs = [
+        StateLog(path, commit, Owner()),
+        StateLog(tmp_path / "whole" / "state", commit, Owner()),
+    ]
+    for _ in range(30):
+        state = random.randbytes(random.choice([1, 9, 400, 30_000]))
+        cuts = sorted(random.randrange(len(state) + 1) for _ in range(random.randrange(4)))
+        parts = [state[start:stop] for start, stop in pairwise([0, *cuts, len(state)])]
+        lazily, joins = random.random() < 0.3, random.random() < 0.7
+        logs[0].save(*map(memoryview, parts), lazily=lazily, joins=joins)
+        logs[1].save(state, lazily=lazily, joins=joins)
+        assert [log.load() for log in logs] == [state, state]
+        if random.random() < 0.4:
+            commit.drain()
+            assert [log.load() for log in logs] == [state, state]
+    commit.drain()
+    stored = [
+        [file.read_bytes() for file in sorted(folder.iterdir())]
+        for folder in (path.parent, tmp_path / "whole")
+    ]
+    assert stored[0] == stored[1]
+    assert [StateLog(path, commit, Owner()).load(), bool(stored[0])] == [state, True]
 
 
 def test_lazy_states_are_synced_now_and_then(

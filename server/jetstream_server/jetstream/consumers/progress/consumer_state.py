@@ -14,14 +14,13 @@ from __future__ import annotations
 import struct
 import sys
 from array import array
-from itertools import groupby
-from operator import itemgetter
 from struct import Struct
 from typing import Any
 
 from jetstream_server.base.errors import StoreError
 from jetstream_server.jetstream.consumers.progress.pending_run import Run
 from jetstream_server.jetstream.consumers.progress.progress import Progress
+from jetstream_server.kernels.record_format import Buffer
 
 _MAGIC = b"JSC1"
 # consumer_seq, stream_seq, next_seq, live_seq, floor_consumer_seq, floor_stream_seq; then the
@@ -33,45 +32,48 @@ _CONTIGUOUS = 1  # stream sequences follow each other
 _NUMBERED = 2  # consumer sequences follow each other
 _ALL_LIVE = 4  # nothing of the run is acknowledged
 _EXPIRED = 8  # its messages have deadlines of their own, or are queued
+_JOINED_BYTES_MAX = 64 * 1024  # of what was delivered again; more is not copied
 _TIMED = 16  # they were not all sent at the same time
 
 
-def encode_state(progress: Progress) -> bytes:
-    """Return the bytes from which `restore_state` makes the same progress."""
+def encode_state(progress: Progress) -> list[Buffer]:
+    """Return the bytes from which `restore_state` makes the same progress: a few parts of what may
+    be tens of megabytes, one of what is short. They do not change with the progress."""
     cursor = progress.cursor
     snapshot = cursor.snapshot
     redelivery = progress.redelivery
-    counts, deadlines = redelivery.counts, redelivery.deadlines
+    counted, counts = redelivery.counts.columns()
+    timed, deadlines = redelivery.deadlines.columns()
     queue = redelivery.queued_sequences()
     runs = progress.pending.runs
-    parts = [
-        _HEADER.pack(
-            _MAGIC,
-            progress.consumer_seq,
-            progress.stream_seq,
-            cursor.next_seq,
-            cursor.live_seq,
-            progress.floor_consumer_seq,
-            progress.floor_stream_seq,
-            len(snapshot),
-            len(counts),
-            len(deadlines),
-            len(queue),
-            len(runs),
-        ),
-        _bytes_of(snapshot),
-        _bytes_of(array("Q", list(counts))),
-        _bytes_of(array("Q", list(counts.values()))),
-        _bytes_of(array("Q", list(deadlines))),
-        _bytes_of(array("Q", list(deadlines.values()))),
-        _bytes_of(queue),
-    ]
+    head = b"".join(
+        [
+            _HEADER.pack(
+                _MAGIC,
+                progress.consumer_seq,
+                progress.stream_seq,
+                cursor.next_seq,
+                cursor.live_seq,
+                progress.floor_consumer_seq,
+                progress.floor_stream_seq,
+                len(snapshot),
+                len(counts),
+                len(deadlines),
+                len(queue),
+                len(runs),
+            ),
+            _bytes_of(snapshot),
+        ]
+    )
+    columns = list(map(_bytes_of, (counted, counts, timed, deadlines, queue)))
+    tail: list[Buffer] = []
     for run in runs:
-        _encode_run(run, parts)
-    return b"".join(parts)
+        _encode_run(run, tail)
+    parts: list[Buffer] = [head, *columns, b"".join(tail)]
+    return parts if sum(map(len, columns)) > _JOINED_BYTES_MAX else [b"".join(parts)]
 
 
-def _encode_run(run: Run, parts: list[bytes]) -> None:
+def _encode_run(run: Run, parts: list[Buffer]) -> None:
     sequences, consumer_seqs = run.sequences, run.consumer_seqs
     count = len(sequences)
     flags = 0
@@ -122,10 +124,9 @@ def restore_state(progress: Progress, data: bytes) -> None:
             raise StoreError("consumer state is of an unknown format")
         progress.cursor.restore(next_seq, live_seq, reader.words(snapshot_count))
         keys, values = reader.words(counts_count), reader.words(counts_count)
-        progress.redelivery.counts.update(zip(keys, values, strict=True))
+        progress.redelivery.counts.assign(keys, values)
         keys, values = reader.words(deadlines_count), reader.words(deadlines_count)
-        for deadline, wave in groupby(zip(keys, values, strict=True), itemgetter(1)):
-            progress.redelivery.schedule(map(itemgetter(0), wave), deadline)
+        progress.redelivery.restore_deadlines(keys, values)
         progress.redelivery.queue(reader.words(queue_count))
         for _ in range(runs_count):
             progress.pending.restore_run(_read_run(reader))
@@ -177,8 +178,8 @@ class _Reader:
         return words
 
 
-def _bytes_of(words: array[int]) -> bytes:
+def _bytes_of(words: array[int]) -> memoryview:
     if sys.byteorder == "big":
         words = words[:]
         words.byteswap()
-    return words.tobytes()
+    return memoryview(words).cast("B")

@@ -320,9 +320,9 @@ class Progress:
         """Find out what was given up, some of the messages at a time."""
         counts, given_up = self.redelivery.counts, self.redelivery.given_up
         stint = Stint(_LOOKED_UP_AT_ONCE)
-        for sequence in list(counts):
+        for sequence in counts:
             if sequence not in self.pending:
-                given_up[sequence] = None
+                given_up.number_all(array("Q", (sequence,)), 1)
             if stint.spend():
                 yield
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from array import array
+from itertools import pairwise
+from operator import sub
 from random import Random
 
 import pytest
@@ -24,6 +27,10 @@ def drain(redelivery, count=1):
         taken += run
         redelivery.delivered(run, 1 << 60)
     return taken
+
+
+def as_dict(numbered):
+    return dict(zip(*numbered.columns(), strict=True))
 
 
 def test_the_queue_keeps_the_order_and_each_sequence_once():
@@ -89,7 +96,7 @@ def test_deadlines_come_due_in_stream_order():
     redelivery.schedule([5], 30)
     assert redelivery.next_deadline() == 10
     assert redelivery.pop_due(20) == [2, 9]
-    assert redelivery.deadlines == {5: 30}
+    assert as_dict(redelivery.deadlines) == {5: 30}
     redelivery.forget([5])
     assert redelivery.next_deadline() is None
 
@@ -98,10 +105,12 @@ def test_when_very_many_are_due_the_others_are_left_for_another_time():
     redelivery = Redelivery()
     for deadline in range(1, 6):
         redelivery.schedule(range(10 * deadline, 10 * deadline + 3), deadline)
-    assert redelivery.pop_due(4, 5) == [10, 11, 12, 20, 21, 22]
-    assert redelivery.next_deadline() == 3
-    assert redelivery.pop_due(4, 5) == [30, 31, 32, 40, 41, 42]
+    assert redelivery.pop_due(4, 5) == [10, 11, 12, 20, 21]
+    assert redelivery.next_deadline() == 2
+    assert redelivery.pop_due(4, 5) == [22, 30, 31, 32, 40]
+    assert redelivery.pop_due(4, 5) == [41, 42]
     assert redelivery.pop_due(4, 5) == []
+    assert as_dict(redelivery.deadlines) == {50: 5, 51: 5, 52: 5}
 
 
 def test_a_moved_deadline_counts_once():
@@ -123,13 +132,13 @@ def test_what_was_given_up_is_known_until_it_is_forgotten(others):
     for sequence in (8, 3, *range(100, 100 + others)):
         redelivery.give_up(sequence)
     redelivery.give_up(5)  # it was out but once
-    assert sorted(redelivery.given_up_within(3, 9)) == [3, 8]
-    assert redelivery.given_up_within(4, 8) == redelivery.given_up_within(9, 3) == []
+    assert redelivery.given_up_within(3, 9) == seqs(3, 8)
+    assert redelivery.given_up_within(4, 8) == redelivery.given_up_within(9, 3) == seqs()
     redelivery.forget([3])
-    assert redelivery.given_up_within(0, 99) == [8]
+    assert redelivery.given_up_within(0, 99) == seqs(8)
     assert (3 in redelivery.counts, 8 in redelivery.counts) == (False, True)
     redelivery.clear()
-    assert redelivery.given_up_within(0, 1000) == []
+    assert redelivery.given_up_within(0, 1000) == seqs()
 
 
 def test_emptying_a_long_queue_from_the_front_is_quick():
@@ -186,9 +195,9 @@ def test_it_behaves_like_a_list_and_two_dictionaries(steps):
                 queue = queue[len(run) :]
         assert list(redelivery.queued_sequences()) == queue
         assert redelivery.queued == len(queue)
-        assert redelivery.deadlines == due
+        assert as_dict(redelivery.deadlines) == due
         assert redelivery.next_deadline() == min(due.values(), default=None)
-        assert redelivery.counts == counts
+        assert as_dict(redelivery.counts) == counts
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -212,7 +221,7 @@ def test_the_queue_behaves_like_a_list(seed, monkeypatch):
                 redelivery.schedule(set(chosen), 5 + random.randrange(3))
                 twin = [each for each in twin if each not in chosen]
             case "count":
-                redelivery.counts[chosen[0]] = random.randrange(1, 3)
+                redelivery.counts.number_all(seqs(chosen[0]), random.randrange(1, 3))
         assert list(redelivery.queued_sequences()) == twin
         assert redelivery.queued == len(twin)
         run = list(redelivery.next_run(20))
@@ -231,28 +240,38 @@ def test_what_is_refused_in_falling_order_is_few_stretches():
     assert list(redelivery.next_run(100)) == [20_000]
 
 
-def test_deadlines_that_nobody_waits_for_are_passed_over_some_at_a_time():
-    redelivery = Redelivery()
-    for sequence in range(1, 20_001):
-        redelivery.schedule((sequence,), sequence * 10)
-    redelivery.forget(range(1, 20_000))
-    for passed in range(1, 20):
-        assert lines_of(redelivery.next_deadline) < 5000
-        assert redelivery.next_deadline() <= 200_000, passed
-    assert redelivery.next_deadline() == 200_000
-    assert redelivery.pop_due(200_000) == [20_000]
-
-
-def test_of_deadlines_that_nobody_waits_for_some_are_due_at_a_time():
+def test_deadlines_that_nobody_waits_for_are_gone():
     redelivery = Redelivery()
     for sequence in range(1, 5001):
         redelivery.schedule((sequence,), sequence * 10)
     redelivery.forget(range(1, 5000))
-    due = []
-    for _ in range(5):
-        assert not due
-        due += redelivery.pop_due(50_000, 1000)
-    assert due == [5000]
+    assert lines_of(redelivery.next_deadline) < 50
+    assert redelivery.next_deadline() == 50_000
+    assert redelivery.pop_due(50_000, 1) == [5000]
+
+
+def test_deadlines_come_back_whatever_was_saved_of_them():
+    redelivery = Redelivery()
+    redelivery.restore_deadlines(seqs(5, 9, 2, 5), seqs(30, 10, 30, 20))
+    assert as_dict(redelivery.deadlines) == {2: 30, 5: 20, 9: 10}
+    assert redelivery.pop_due(20) == [5, 9]
+    assert redelivery.pop_due(40) == [2]
+    assert redelivery.next_deadline() is None
+
+
+def test_what_is_known_of_very_many_is_not_moved_in_one_go():
+    """It took 50 ms at 700,000 messages, and 160 where each has a deadline of its own."""
+    redelivery, count, step = Redelivery(), 210_000, 7000
+    held = redelivery.counts, redelivery.deadlines, redelivery._due, redelivery._queue
+    sizes = []
+    for start in range(1, count, step):
+        some = seqs(*range(start, start + step))
+        redelivery.delivered(some, start)
+        redelivery.queue(some[::2])
+        sizes.append([sys.getsizeof(each) for each in held])
+    assert len(redelivery.counts) == count
+    grown = [max(map(sub, after, before)) for before, after in pairwise(sizes)]
+    assert max(grown) < 1 << 20
 
 
 def test_a_run_is_not_cut_where_some_have_left():
@@ -260,5 +279,5 @@ def test_a_run_is_not_cut_where_some_have_left():
     redelivery.queue(range(1, 1001))
     redelivery.forget(range(3, 1001, 5))
     assert list(redelivery.next_run(500)) == [each for each in range(1, 501) if each % 5 != 3]
-    redelivery.counts[11] = 1
+    redelivery.counts.number_all(seqs(11), 1)
     assert list(redelivery.next_run(500)) == [1, 2, 4, 5, 6, 7, 9, 10]
