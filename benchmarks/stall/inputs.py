@@ -35,6 +35,7 @@ _UPGRADE = (
 )
 PREPARE_S_MAX = 120.0  # for the messages that an input needs, of either server
 FLOOD_S = 3.0
+_VERY_MANY = 1_400_000  # more than two thirds of a power of two
 _WINDOW = 5000  # messages published before it is looked whether they are stored
 
 Act = Callable[[int], None]
@@ -855,6 +856,21 @@ def _ack_of(body: bytes, first: int = 1) -> Callable[[int], bytes]:
     return lambda number: form % (first + number, first + number, len(body), body)
 
 
+def _refusal(number: int) -> bytes:
+    """Return what puts off a delivery of consumer c, each until a time of its own."""
+    return _ack_of(b'-NAK {"delay": %d}' % (3_600_000_000_000 + 1000 * number))(number)
+
+
+def _refuse(count: int) -> Act:
+    """Have consumer c deliver so many messages, and refuse all of them."""
+
+    def act(port: int) -> None:
+        _deliver(count)(port)
+        _send(_refusal, count)(port)
+
+    return act
+
+
 def _have_filters(port: int) -> None:
     """Make interest stream S with 300 consumers, each of which wants another subject."""
     readers = [consumer(f"c{n}", filter_subject=f"S.{n}.x") for n in range(300)]
@@ -1239,6 +1255,15 @@ INPUTS = [
         publish(500_000, 500_000),
     ),
     Input("200,000 deliveries refused", _send(_ack_of(b"-NAK"), 200_000), _deliver(200_000)),
+    Input(
+        "1,400,000 deliveries refused", _send(_ack_of(b"-NAK"), _VERY_MANY), _deliver(_VERY_MANY)
+    ),
+    Input("1,400,000 deliveries put off", _send(_refusal, _VERY_MANY), _deliver(_VERY_MANY)),
+    Input(
+        "1,400,000 messages purged whose deliveries were put off",
+        _requests(("STREAM.PURGE.S", None)),
+        _refuse(_VERY_MANY),
+    ),
     Input("200,000 deliveries ended", _send(_ack_of(b"+TERM"), 200_000), _deliver(200_000)),
     Input(
         "200,000 messages of an interest stream acknowledged by one",
