@@ -21,6 +21,7 @@ from jetstream_server.jetstream.streams.schedules import (
 from jetstream_server.jetstream.streams.storing import counter
 from jetstream_server.jetstream.wire import go_json, json_extent
 from jetstream_server.jetstream.wire.go_duration import DURATION_NS_MAX
+from jetstream_server.kernels.numbered import pure as numbered
 from jetstream_server.kernels.seen_ids import pure as seen_ids
 from jetstream_server.net import (
     client_connection,
@@ -127,6 +128,7 @@ def test_there_are_rows():
         ("one atomic batch", counter._UNITS_OF_BATCH_MAX * counter._BYTES_OF_UNIT),
         ("compressed for WebSocket", deflating.BYTES_OF_TURN),
         ("Timed requests", service_replies.TIMEOUTS_OF_TURN_MAX),
+        ("What is moved in one piece", numbered.PAGE_MAX),
         ("Filters of consumers", filter_index.NOTED_MAX),
         ("Acks in a turn", workload.UNITS_OF_TURN * ack._ODD_OF_UNIT),
         ("Acks in a turn", workload.UNITS_OF_TURN * ack._ASKED_OF_UNIT),
