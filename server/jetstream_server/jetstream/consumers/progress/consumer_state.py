@@ -32,8 +32,9 @@ _CONTIGUOUS = 1  # stream sequences follow each other
 _NUMBERED = 2  # consumer sequences follow each other
 _ALL_LIVE = 4  # nothing of the run is acknowledged
 _EXPIRED = 8  # its messages have deadlines of their own, or are queued
-_JOINED_BYTES_MAX = 64 * 1024  # of what was delivered again; more is not copied
 _TIMED = 16  # they were not all sent at the same time
+
+_JOINED_BYTES_MAX = 64 * 1024  # of what goes out again; more is not copied
 
 
 def encode_state(progress: Progress) -> list[Buffer]:
@@ -42,35 +43,36 @@ def encode_state(progress: Progress) -> list[Buffer]:
     cursor = progress.cursor
     snapshot = cursor.snapshot
     redelivery = progress.redelivery
-    counted, counts = redelivery.counts.columns()
-    timed, deadlines = redelivery.deadlines.columns()
-    queue = redelivery.queued_sequences()
+    columns: list[memoryview] = []
+    if redelivery.counts or redelivery.deadlines or redelivery.queued:
+        queue = redelivery.queued_sequences()
+        of_each = (*redelivery.counts.columns(), *redelivery.deadlines.columns(), queue)
+        columns = list(map(_bytes_of, of_each))
     runs = progress.pending.runs
-    head = b"".join(
-        [
-            _HEADER.pack(
-                _MAGIC,
-                progress.consumer_seq,
-                progress.stream_seq,
-                cursor.next_seq,
-                cursor.live_seq,
-                progress.floor_consumer_seq,
-                progress.floor_stream_seq,
-                len(snapshot),
-                len(counts),
-                len(deadlines),
-                len(queue),
-                len(runs),
-            ),
-            _bytes_of(snapshot),
-        ]
-    )
-    columns = list(map(_bytes_of, (counted, counts, timed, deadlines, queue)))
+    head: list[Buffer] = [
+        _HEADER.pack(
+            _MAGIC,
+            progress.consumer_seq,
+            progress.stream_seq,
+            cursor.next_seq,
+            cursor.live_seq,
+            progress.floor_consumer_seq,
+            progress.floor_stream_seq,
+            len(snapshot),
+            len(redelivery.counts),
+            len(redelivery.deadlines),
+            redelivery.queued,
+            len(runs),
+        )
+    ]
+    if snapshot:
+        head.append(_bytes_of(snapshot))
     tail: list[Buffer] = []
     for run in runs:
         _encode_run(run, tail)
-    parts: list[Buffer] = [head, *columns, b"".join(tail)]
-    return parts if sum(map(len, columns)) > _JOINED_BYTES_MAX else [b"".join(parts)]
+    if sum(map(len, columns)) > _JOINED_BYTES_MAX:
+        return [b"".join(head), *columns, b"".join(tail)]
+    return [b"".join([*head, *columns, *tail])]
 
 
 def _encode_run(run: Run, parts: list[Buffer]) -> None:
