@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from random import Random
 from typing import Any
 
 import pytest
@@ -132,6 +133,19 @@ def test_plain_acks_agree_with_the_reference(acks: Any, words: list[bytes]) -> N
     stop = acks.take_plain_acks(run.chunk, run.fields, 0, 1, found)
     assert stop == acks_pure.take_plain_acks(run.chunk, run.fields, 0, 1, expected)
     assert found == expected
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_flagged(acks: Any, seed: int) -> None:
+    random = Random(seed)
+    words = array("Q", [random.randrange(1 << 64) for _ in range(random.choice([0, 1, 50]))])
+    flags = bytearray(random.choice(b"\0\1") for _ in range(random.choice([0, len(words), 60])))
+    for _ in range(20):
+        start, stop = random.randrange(55), random.randrange(70)
+        held = zip(words[start:stop], flags[start:stop], strict=False)
+        assert list(acks.flagged(words, flags, start, stop)) == [
+            word for word, flag in held if flag
+        ]
 
 
 NUMBERS = st.lists(st.integers(1, 40), min_size=1, unique=True).map(sorted)

@@ -218,3 +218,23 @@ def settle(
     array.resize(hits, found)
     array.extend(taken, hits)
     return index
+
+
+def flagged(array.array words, bytearray flags, Py_ssize_t start, Py_ssize_t stop):
+    """Return those of a stretch whose flags are set.
+
+    See `pure.flagged`.
+    """
+    cdef const u64* word = <const u64*>words.data.as_ulonglongs
+    cdef const char* flag = PyByteArray_AS_STRING(flags)
+    cdef Py_ssize_t index, count = 0
+    stop = min(stop, len(words), len(flags))
+    cdef array.array found = array.clone(words, max(stop - start, 0), False)
+    cdef u64* out = <u64*>found.data.as_ulonglongs
+    with nogil:
+        for index in range(start, stop):
+            # Written in any case, as whether a flag is set cannot be foreseen.
+            out[count] = word[index]
+            count += flag[index] != 0
+    array.resize(found, count)
+    return found

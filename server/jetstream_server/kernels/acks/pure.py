@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from array import array
 from bisect import bisect_left
+from itertools import compress
 
 STRIDE = 7
 
@@ -140,3 +141,12 @@ def settle(
             live[place] = 0
             taken.append(sequence)
     return max(start, len(given))
+
+
+def flagged(words: array[int], flags: bytearray, start: int, stop: int) -> array[int]:
+    """Return those of a stretch of an `array('Q')` whose flags, a byte each, are set.
+
+    Args:
+        start, stop: of the stretch, which ends with the shorter of the two at the latest.
+    """
+    return array("Q", compress(words[start:stop], flags[start:stop]))

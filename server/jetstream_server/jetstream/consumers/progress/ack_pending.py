@@ -17,11 +17,11 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
-from itertools import compress, islice
+from itertools import islice
 from operator import lt
 
 from jetstream_server.jetstream.consumers.progress.pending_run import Run
-from jetstream_server.kernels.acks import settle
+from jetstream_server.kernels.acks import flagged, settle
 
 # A run with this many messages or more, of which fewer than an eighth is pending, is rewritten
 # as a smaller one, so that a few stuck messages do not hold the memory of everything around them.
@@ -65,7 +65,7 @@ class AckPending:
         first = max(bisect_right(self._firsts, start) - 1, 0)
         for run in islice(self.runs, first, None):
             at = bisect_left(run.sequences, start)
-            found += array("Q", compress(run.sequences[at:], run.live[at:]))
+            found += flagged(run.sequences, run.live, at, len(run.live))
             if len(found) >= count_max:
                 break
         return found[:count_max]

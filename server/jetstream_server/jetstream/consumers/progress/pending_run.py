@@ -12,6 +12,8 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from itertools import compress, repeat
 
+from jetstream_server.kernels.acks import flagged
+
 RUN_MAX = 4096  # messages of a run that others are added to
 
 
@@ -71,7 +73,7 @@ class Run:
         if count == stop - start:
             taken = self.sequences[start:stop]
         else:
-            taken = array("Q", compress(self.sequences[start:stop], live[start:stop]))
+            taken = flagged(self.sequences, live, start, stop)
         live[start:stop] = bytes(stop - start)
         return taken
 
@@ -86,12 +88,14 @@ class Run:
         """Return the stream sequences of what is pending."""
         if self.count == len(self.sequences):
             return self.sequences[:]
-        return array("Q", compress(self.sequences, self.live))
+        return flagged(self.sequences, self.live, 0, len(self.live))
 
     def compacted(self) -> Run:
         """Return a run of only what is pending, which is something."""
         consumer_seqs = array("Q", compress(self.consumer_seqs, self.live))
-        times = None if self.times is None else array("Q", compress(self.times, self.live))
+        times = None
+        if self.times is not None:
+            times = flagged(self.times, self.live, 0, len(self.live))
         sent_at = self.sent_at if times is None else times[0]
         run = Run(self.pending_sequences(), consumer_seqs, sent_at, times=times)
         run.expired = self.expired
