@@ -871,6 +871,16 @@ def _refuse(count: int) -> Act:
     return act
 
 
+def _acknowledge_every_second(count: int) -> Act:
+    """Have consumer c deliver so many messages, and acknowledge half of them."""
+
+    def act(port: int) -> None:
+        _deliver(count)(port)
+        _send(lambda number: _ack_of(b"")(2 * number), count // 2)(port)
+
+    return act
+
+
 def _have_filters(port: int) -> None:
     """Make interest stream S with 300 consumers, each of which wants another subject."""
     readers = [consumer(f"c{n}", filter_subject=f"S.{n}.x") for n in range(300)]
@@ -1259,6 +1269,11 @@ INPUTS = [
         "1,400,000 deliveries refused", _send(_ack_of(b"-NAK"), _VERY_MANY), _deliver(_VERY_MANY)
     ),
     Input("1,400,000 deliveries put off", _send(_refusal, _VERY_MANY), _deliver(_VERY_MANY)),
+    Input(
+        "1,400,000 messages that are too old, every second of them unacknowledged",
+        _requests(("STREAM.UPDATE.S", stream(max_age=1_000_000_000)[1])),
+        _acknowledge_every_second(_VERY_MANY),
+    ),
     Input(
         "1,400,000 messages purged whose deliveries were put off",
         _requests(("STREAM.PURGE.S", None)),
