@@ -17,10 +17,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from typing import Protocol, cast
+from typing import Protocol, TypeAlias, TypeVar, cast
 
 from jetstream_server.core.subject import is_literal, overlaps
 from jetstream_server.core.subscription import Receiver, Subscription
+from jetstream_server.kernels.parts import PartedOrder
 from jetstream_server.kernels.trie import TrieNode, descend
 
 # The genuine server keeps 1024 and sweeps in the background; a wider cache suits streams whose
@@ -41,10 +42,16 @@ _TOKENS_AT_ONCE = 11
 _SEARCHES_MAX = 8
 _BRANCHES_OF_PREFIX = 2048
 
-# Subscribers of one pattern sit in a list, and in a dictionary once they are many: a list is small,
+# Subscribers of one pattern sit in a list, and in dictionaries once they are many: a list is small,
 # but taking a hundred thousand out of it one by one would stop the server for minutes.
 _LIST_MEMBERS_MAX = 32
-_Members = list[Subscription] | dict[Subscription, None]
+_Members: TypeAlias = "list[Subscription] | PartedOrder[Subscription, None]"
+
+# What follows a node, and the groups that end there, are in one dictionary until they are so many,
+# and in several from then on: a dictionary that grows copies all that is in it.
+NAMES_ALONE_MAX = 10_000
+ByNameT = TypeVar("ByNameT")
+_Named: TypeAlias = "dict[bytes, ByNameT] | PartedOrder[bytes, ByNameT]"
 
 
 class Match:
@@ -74,8 +81,8 @@ _NOTHING = Match([], [])
 
 
 def _child(node: TrieNode, token: bytes) -> TrieNode | None:
-    if node.literals is not None and token in node.literals:
-        return node.literals[token]
+    if node.literals is not None and (child := node.literals.get(token)) is not None:
+        return child
     if token == b"*":
         return node.star
     if token == b">":
@@ -92,14 +99,23 @@ def _grow(node: TrieNode, token: bytes) -> TrieNode:
         elif token == b">":
             node.tail = child
         elif _is_wild(token):
-            if node.wild is None:
-                node.wild = {}
-            node.wild[token] = child
-        elif node.literals is None:
-            node.literals = {token: child}
+            node.wild = _with_name(node.wild, token, child)
         else:
-            node.literals[token] = child
+            node.literals = _with_name(node.literals, token, child)
     return child
+
+
+def _with_name(named: _Named[ByNameT] | None, name: bytes, value: ByNameT) -> _Named[ByNameT]:
+    """Return what has a value by a new name as well."""
+    if named is None:
+        return {name: value}
+    if isinstance(named, dict):
+        if len(named) < NAMES_ALONE_MAX:
+            named[name] = value
+            return named
+        named = PartedOrder(named)
+    named.add(name, value)
+    return named
 
 
 def _prune(node: TrieNode, token: bytes) -> None:
@@ -169,9 +185,11 @@ def _add(node: TrieNode, sub: Subscription) -> None:
     if not sub.queue:
         node.plain = _with(node.plain, sub)
         return
-    if node.queues is None:
-        node.queues = {}
-    node.queues[sub.queue] = _with(node.queues.get(sub.queue), sub)
+    members = None if node.queues is None else node.queues.get(sub.queue)
+    if members is None:
+        node.queues = _with_name(node.queues, sub.queue, [sub])
+    elif (grown := _with(members, sub)) is not members:
+        node.queues[sub.queue] = grown
 
 
 def _discard(node: TrieNode, sub: Subscription) -> bool:
@@ -189,11 +207,19 @@ def _discard(node: TrieNode, sub: Subscription) -> bool:
 
 
 def _subscriptions(node: TrieNode) -> Iterator[Subscription]:
+    for members in _members(node):
+        yield from members
+
+
+def _members(node: TrieNode) -> Iterator[_Members]:
+    """Yield those without a queue, and those of each group. Of groups that come or go meanwhile
+    some are among them, and some are not."""
     if node.plain is not None:
-        yield from node.plain
+        yield node.plain
     if node.queues is not None:
-        for members in node.queues.values():
-            yield from members
+        queues: _Named[_Members] = node.queues
+        for some in (queues,) if isinstance(queues, dict) else tuple(queues.parts):
+            yield from tuple(some.values())
 
 
 def _with(members: _Members | None, sub: Subscription) -> _Members:
@@ -203,18 +229,17 @@ def _with(members: _Members | None, sub: Subscription) -> _Members:
         if len(members) < _LIST_MEMBERS_MAX:
             members.append(sub)
             return members
-        members = dict.fromkeys(members)
-    members[sub] = None
+        members = PartedOrder(dict.fromkeys(members))
+    members.add(sub, None)
     return members
 
 
 def _take_out(members: _Members | None, sub: Subscription) -> bool:
-    if members is None or sub not in members:
+    if not isinstance(members, list):
+        return members is not None and members.discard(sub)
+    if sub not in members:
         return False
-    if isinstance(members, list):
-        members.remove(sub)
-    else:
-        del members[sub]
+    members.remove(sub)
     return True
 
 
@@ -463,11 +488,21 @@ class Sublist:
         """Iterate over all subscriptions. Of those that come or go meanwhile some are among them,
         and some are not."""
         waiting = [self._root]
-        while waiting:
+        parts: list[dict[bytes, TrieNode]] = []  # of those nodes that very many follow
+        while waiting or parts:
+            if not waiting:
+                waiting.extend(parts.pop().values())
+                continue
             node = waiting.pop()
-            if _has_subscriptions(node):
-                yield from tuple(_subscriptions(node))
-            waiting.extend(_children(node))
+            for members in _members(node):
+                for some in [members] if isinstance(members, list) else tuple(members.parts):
+                    yield from tuple(some)
+            for named in (node.literals, node.wild):
+                if isinstance(named, dict):
+                    waiting.extend(named.values())
+                elif named is not None:
+                    parts += named.parts
+            waiting += [each for each in (node.star, node.tail) if each is not None]
 
     def _changed(self, *subjects: bytes) -> None:
         self.generation += 1
@@ -533,6 +568,8 @@ class Sublist:
         level, reached = walked
         for node in level:
             if node.literals is not None:
+                if len(node.literals) > _BRANCHES_OF_PREFIX:
+                    return None
                 for child in node.literals.values():
                     if _has_subscriptions(child):
                         return None

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 
 from jetstream_server.core.subject import is_valid_subject, matches
 from jetstream_server.core.subscription import Outlet, Subscription
+from jetstream_server.kernels.parts import PartedOrder
 from jetstream_server.node.rights import Rights
 from jetstream_server.protocol import errors as faults
 from jetstream_server.protocol.errors import Fault
@@ -24,7 +26,7 @@ class ClientSubscriptions:
     __slots__ = ("_are_closed", "by_sid")
 
     def __init__(self) -> None:
-        self.by_sid: dict[bytes, Subscription] = {}
+        self.by_sid: PartedOrder[bytes, Subscription] = PartedOrder()
         self._are_closed = False  # all of them, though they are known still
 
     def __len__(self) -> int:
@@ -50,9 +52,9 @@ class ClientSubscriptions:
         return None
 
     def add(self, op: Sub, outlet: Outlet) -> Subscription:
-        """Add a subscription for an outlet, and return it."""
+        """Add a subscription for an outlet, and return it; there is none yet of its name."""
         subscription = Subscription(op.subject, outlet, queue=op.queue, sid=op.sid, outlet=outlet)
-        self.by_sid[op.sid] = subscription
+        self.by_sid.add(op.sid, subscription)
         return subscription
 
     def limited(self, op: Unsub) -> Subscription | None:
@@ -66,7 +68,7 @@ class ClientSubscriptions:
 
     def remove(self, subscription: Subscription) -> bool:
         """Remove one; tell whether it was there."""
-        return self.by_sid.pop(subscription.sid, None) is not None
+        return self.by_sid.discard(subscription.sid)
 
     def plain_to(self, subject: bytes) -> Subscription | None:
         """Return one that a subject reaches and that has no queue; each is looked at."""
@@ -83,10 +85,18 @@ class ClientSubscriptions:
             subscription.closed = True
         self._are_closed = True
 
-    def close(self) -> list[Subscription]:
-        """Close all of them, and return them."""
+    def close(self) -> Iterator[Subscription]:
+        """Close all of them, and return them, in their order; nobody else knows them any more."""
         self.silence()
-        closed = list(self.by_sid.values())
-        self.by_sid.clear()
-        self._are_closed = False
-        return closed
+        parts = deque(self.by_sid.parts)
+        self.by_sid, self._are_closed = PartedOrder(), False
+        return _taken_from(parts)
+
+
+def _taken_from(parts: deque[dict[bytes, Subscription]]) -> Iterator[Subscription]:
+    """Iterate over subscriptions, which are let go of one by one: they may be a million."""
+    while parts:
+        left = list(parts.popleft().values())
+        left.reverse()
+        while left:
+            yield left.pop()

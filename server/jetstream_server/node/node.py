@@ -12,7 +12,7 @@ that is durable. When nothing is queued it may be released at once.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import islice
 from random import Random
 from typing import Any, Protocol
@@ -64,7 +64,7 @@ GIVEN_UP_OF_TURN_MAX = 1000
 # no more then: while they do, turn after turn, the thread that flushes hardly gets on.
 HELD_MAX = 8000
 
-
+_Ended = tuple[Account, Iterator[Subscription], ClosedConnection | None]
 Held = list[tuple[Account, list[Send]]]
 
 
@@ -166,7 +166,7 @@ class Node:
         # the last turn.
         self._held_count, self._has_flushed = 0, False
         # Subscriptions of clients that are gone, which are yet to be taken out.
-        self._given_up: deque[tuple[Account, list[Subscription], ClosedConnection | None]] = deque()
+        self._given_up: deque[_Ended] = deque()
         # Those that were taken out, and that very many imports followed.
         self._followed: deque[Following] = deque()
         self._given_up_left = GIVEN_UP_OF_TURN_MAX  # for which this turn has time
@@ -245,7 +245,7 @@ class Node:
     def give_up_subscriptions(
         self,
         account: Account,
-        subscriptions: list[Subscription],
+        subscriptions: Iterable[Subscription],
         closed: ClosedConnection | None = None,
     ) -> None:
         """Take closed subscriptions out of an account's list, as turns have time for it.
@@ -253,10 +253,8 @@ class Node:
         Args:
             closed: where they are noted then.
         """
-        if subscriptions:
-            subscriptions.reverse()  # they are taken from the end
-            self._given_up.append((account, subscriptions, closed))
-            self._forget_given_up()
+        self._given_up.append((account, iter(subscriptions), closed))
+        self._forget_given_up()
 
     def give_up_followed(self, following: Following) -> None:
         """Have imports take leave of a subscription that has gone, as turns have time for it."""
@@ -426,16 +424,17 @@ class Node:
                     self._followed.popleft()
                 continue
             account, subscriptions, closed = self._given_up[0]
-            while subscriptions and self._given_up_left > 0 and not self._followed:
-                subscription = subscriptions.pop()
+            while self._given_up_left > 0 and not self._followed:
+                subscription = next(subscriptions, None)
+                if subscription is None:
+                    self._given_up.popleft()
+                    break
                 told = account.sublist.told
                 if (following := account.unsubscribe(subscription)) is not None:
                     self._followed.append(following)
                 self._given_up_left -= 1 + ops_of(subscription.subject, account.sublist.told - told)
                 if closed is not None:
                     closed.note(subscription)
-            if not subscriptions:
-                self._given_up.popleft()
 
     def _tick(self, session: Session, now: int) -> None:
         try:

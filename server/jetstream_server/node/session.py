@@ -15,7 +15,7 @@ Specification: docs/reference/protocol.md.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from itertools import compress, repeat
 from operator import attrgetter, is_
 from random import Random
@@ -31,6 +31,7 @@ from jetstream_server.core.subscription import Sender, Stretch, Subscription, op
 from jetstream_server.core.workload import Workload
 from jetstream_server.jetstream.wire.go_time import format_time
 from jetstream_server.kernels import frames
+from jetstream_server.kernels.parts import PartedOrder
 from jetstream_server.node.accounts.account import Account
 from jetstream_server.node.accounts.following import Following
 from jetstream_server.node.auth.auth import Gatekeeper, User
@@ -139,7 +140,9 @@ class SessionNode(Protocol):
         """A client has logged in."""
         ...
 
-    def give_up_subscriptions(self, account: Account, subscriptions: list[Subscription]) -> None:
+    def give_up_subscriptions(
+        self, account: Account, subscriptions: Iterable[Subscription]
+    ) -> None:
         """Take closed subscriptions out of an account's list, as turns have time for it."""
 
     def give_up_followed(self, following: Following) -> None:
@@ -284,7 +287,7 @@ class Session:
         return self._pings.rtt_ns
 
     @property
-    def subscriptions(self) -> dict[bytes, Subscription]:
+    def subscriptions(self) -> PartedOrder[bytes, Subscription]:
         """Return what it has subscribed to, by its own names."""
         return self._subscriptions.by_sid
 
@@ -827,7 +830,7 @@ class Session:
     def _violation(self, op: Violation) -> None:
         self.refuse(Fault(op.text, op.reason))
 
-    def leave(self, reason: str) -> list[Subscription]:
+    def leave(self, reason: str) -> Iterator[Subscription]:
         """Go on with what the client has said before it lost the connection: somebody who writes
         and closes has published. It is sent nothing more.
 
@@ -845,7 +848,7 @@ class Session:
         """Return whether it has left, and nothing is to be done any more of what it said."""
         return bool(self.left) and (bool(self.closing) or not self.has_postponed)
 
-    def end(self) -> list[Subscription]:
+    def end(self) -> Iterator[Subscription]:
         """Take no more: the connection is gone.
 
         Returns:

@@ -1,13 +1,19 @@
 """The subscription list, case by case; its model is `tests/models/test_sublist_model.py`."""
 
 import sys
+from collections.abc import Iterator
+from functools import partial
 from itertools import pairwise
+from random import Random
 from typing import Any
 
 import pytest
 from jetstream_server.core import sublist as sublist_module
+from jetstream_server.core.subject import matches, overlaps
 from jetstream_server.core.sublist import Sublist
 from jetstream_server.core.subscription import Subscription
+from jetstream_server.kernels.parts import PartedOrder
+from jetstream_server.kernels.trie import TrieNode
 
 NOBODY: Any = None  # no test here delivers anything
 
@@ -369,3 +375,126 @@ def test_what_holds_after_a_prefix_is_not_looked_for_among_very_many_patterns(
     few = [subscribe(other, b"b." * 14 + b"*"), subscribe(other, b"*." * 14 + b"*")]
     match = other.match_below(b"b." * 13 + b"b", 1)
     assert match is not None and set(match.plain) == set(few)
+
+
+def test_what_holds_after_a_prefix_is_not_looked_for_among_very_many_that_follow(
+    sublist: Sublist,
+) -> None:
+    for number in range(sublist_module._BRANCHES_OF_PREFIX):
+        subscribe(sublist, b"a.%d.x" % number)
+    one = subscribe(sublist, b"a.*")
+    assert sublist.match_prefix(b"a") is one
+    subscribe(sublist, b"a.b.x")
+    sublist._prefixes.clear()
+    assert sublist.match_prefix(b"a") is None
+
+
+_DEEP = b"a." * 16
+
+
+def very_many(kind: str, number: int) -> tuple[bytes, bytes]:
+    """Return subject and queue of one of very many that are alike."""
+    subject = {"literals": b"a.%d.x", "wild": _DEEP + b"*.%d"}.get(kind, b"a")
+    queue = {"queues": b"q%d", "group": b"q"}.get(kind, b"")
+    return (subject % number if b"%" in subject else subject, queue.replace(b"%d", b"%d" % number))
+
+
+def held_by(node: TrieNode) -> Iterator[list[Any] | dict[Any, Any]]:
+    """Yield each list and dictionary below a node."""
+    waiting: list[Any] = [node]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, TrieNode):
+            waiting += [one.literals, one.wild, one.star, one.tail, one.plain, one.queues]
+        elif isinstance(one, PartedOrder):
+            waiting += one.parts
+        elif isinstance(one, list | dict):
+            yield one
+            waiting += one.values() if isinstance(one, dict) else ()
+
+
+@pytest.mark.parametrize("kind", ["literals", "wild", "plain", "group", "queues"])
+def test_nothing_grows_in_one_piece(sublist: Sublist, kind: str) -> None:
+    count, part_max = 90_000, 87_381
+    kinds = [very_many(kind, number) for number in range(count)]
+    subs = [subscribe(sublist, *each) for each in kinds]
+    sizes = sorted(map(len, held_by(sublist._root)))
+    assert sizes[-1] == part_max and count - part_max in sizes
+    assert set(sublist) == set(subs)
+    assert list(map(sublist.remove, subs)) == [True] * count
+    assert (sublist.count, sublist._root.literals) == (0, None)
+
+
+@pytest.fixture
+def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have what is many be few."""
+    monkeypatch.setattr(sublist_module, "_LIST_MEMBERS_MAX", 2)
+    monkeypatch.setattr(sublist_module, "NAMES_ALONE_MAX", 3)
+    monkeypatch.setattr(sublist_module, "PartedOrder", partial(PartedOrder, part_max=4))
+
+
+@pytest.mark.usefixtures("small_parts")
+@pytest.mark.parametrize("seed", range(20))
+def test_very_many_are_found_as_few_are(sublist: Sublist, seed: int) -> None:
+    random = Random(seed)
+    held: list[Subscription] = []
+    comes = 0.8
+    for step in range(400):
+        comes = random.choice([0.2, 0.8]) if step % 80 == 0 else comes
+        if random.random() < comes:
+            kind = random.choice(["literals", "wild", "plain", "group", "queues"])
+            held.append(subscribe(sublist, *very_many(kind, random.randrange(40))))
+        elif held:
+            assert sublist.remove(held.pop(random.randrange(len(held))))
+        if step % 20:
+            continue
+        assert set(sublist) == set(held) and sublist.count == len(held)
+        for subject in (b"a.7.x", b"a", _DEEP + b"b.7", b"a.x"):
+            match = sublist.match(subject)
+            reached = {each for each in held if matches(each.subject, subject)}
+            assert set(match.plain) == {each for each in reached if not each.queue}
+            groups: dict[bytes, set[Subscription]] = {}
+            for each in reached:
+                if each.queue:
+                    groups.setdefault(each.queue, set()).add(each)
+            found = {next(iter(group)).queue: set(group) for group in match.queues}
+            assert found == groups and len(match.queues) == len(groups)
+        for pattern in (b">", b"a.*.x", b"a.7.*", _DEEP + b"b.*"):
+            wanted = {each for each in held if overlaps(each.subject, pattern)}
+            assert set(sublist.overlapping(pattern)) == wanted
+    for each in held:
+        assert sublist.remove(each)
+    assert list(sublist) == [] and sublist._root.literals is None
+
+
+@pytest.mark.usefixtures("small_parts")
+@pytest.mark.parametrize("kind", ["literals", "wild", "plain", "group", "queues"])
+def test_very_many_may_change_while_somebody_goes_through_them(sublist: Sublist, kind: str) -> None:
+    stay = [subscribe(sublist, *very_many(kind, number)) for number in range(0, 60, 2)]
+    go = [subscribe(sublist, *very_many(kind, number)) for number in range(1, 60, 2)]
+    seen: list[Subscription] = []
+    for each in sublist:
+        seen.append(each)
+        if go:
+            sublist.remove(go.pop())
+            subscribe(sublist, *very_many(kind, 60 + len(go)))
+    assert set(stay) <= set(seen) and len(seen) == len(set(seen))
+
+
+@pytest.mark.usefixtures("small_parts")
+@pytest.mark.parametrize("kind", ["literals", "wild", "plain", "group", "queues"])
+def test_very_many_may_go_as_soon_as_they_are_seen(sublist: Sublist, kind: str) -> None:
+    subs = [subscribe(sublist, *very_many(kind, number)) for number in range(60)]
+    seen = [each for each in sublist if sublist.remove(each)]
+    assert set(seen) == set(subs) and not sublist.count
+
+
+@pytest.mark.usefixtures("small_parts")
+@pytest.mark.parametrize("kind", ["plain", "group"])
+def test_subscribers_stay_in_the_order_in_which_they_came(sublist: Sublist, kind: str) -> None:
+    subs = [subscribe(sublist, *very_many(kind, number)) for number in range(30)]
+    for each in subs[3::4]:
+        sublist.remove(each)
+    del subs[3::4]
+    match = sublist.match(b"a")
+    assert [match.plain] == [subs] if kind == "plain" else match.queues == [subs]

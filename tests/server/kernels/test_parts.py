@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from collections.abc import Iterable
 from itertools import pairwise
 from random import Random
 from typing import Any
@@ -164,3 +165,90 @@ def test_what_stays_takes_no_more_room_than_it_needs(kernel: Any) -> None:
         del parted[sequence]
     assert len(parted.parts[1]) == PART_MAX // 4
     assert parted.parts[1].__sizeof__() < full / 2
+
+
+ORDERED_PART_MAX = 87_381
+
+
+def parted(kernel: Any, entries: Iterable[tuple[Any, Any]], part_max: int) -> Any:
+    made = kernel.PartedOrder(part_max=part_max)
+    for key, value in entries:
+        made.add(key, value)
+    return made
+
+
+def look_at_parts(made: Any, part_max: int) -> None:
+    """Assert that no part is large, and that they are no more than there have to be."""
+    *full, last = [len(part) for part in made.parts]
+    few = part_max // 3
+    assert all(0 < size <= part_max for size in full) and last <= part_max
+    assert all(one > few or other > few for one, other in pairwise(full))
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_values_are_in_their_order(kernel: Any, seed: int) -> None:
+    random = Random(seed)
+    part_max = random.choice([1, 3, 6, 9, 30])
+    begins = {b"%d" % key: key for key in range(random.choice([0, part_max]))}
+    made, model = kernel.PartedOrder(dict(begins), part_max=part_max), dict(begins)
+    comes = 0.7
+    for step in range(600):
+        if step % 100 == 0:
+            comes = random.choice([0.2, 0.5, 0.8])
+        key = b"%d" % random.randrange(150)
+        if random.random() < comes:
+            made[key] = model[key] = step
+        elif random.random() < 0.5:
+            assert made.discard(key) == (model.pop(key, None) is not None)
+        elif key in model:
+            del made[key], model[key]
+        assert (len(made), made.get(key), key in made) == (len(model), model.get(key), key in model)
+        assert key not in model or made[key] == model[key]
+        look_at_parts(made, part_max)
+    assert list(made.items()) == list(model.items())
+    assert (list(made), list(made.values())) == (list(model), list(model.values()))
+    for key in [*model]:
+        assert made.discard(key)
+        look_at_parts(made, part_max)
+    assert len(made) == 0 and made.parts == [{}]
+
+
+def test_a_key_that_is_not_there(kernel: Any) -> None:
+    made = kernel.PartedOrder()
+    with pytest.raises(KeyError):
+        made[b"a"]
+    with pytest.raises(KeyError):
+        del made[b"a"]
+    assert (len(made), made.get(b"a"), list(made), made.discard(b"a")) == (0, None, [], False)
+
+
+def test_a_value_may_be_none(kernel: Any) -> None:
+    keys = [object() for _ in range(5)]
+    made = parted(kernel, [(key, None) for key in keys], 2)
+    assert all(key in made and made.get(key) is None for key in keys) and list(made) == keys
+    assert made.discard(keys[1]) and not made.discard(keys[1]) and len(made) == 4
+
+
+def test_no_part_is_large(kernel: Any) -> None:
+    made = kernel.PartedOrder()
+    for key in range(2 * ORDERED_PART_MAX + 1):
+        made.add(key, key)
+    assert [len(part) for part in made.parts] == [ORDERED_PART_MAX, ORDERED_PART_MAX, 1]
+
+
+def test_what_comes_and_goes_for_ever_is_in_no_more_parts(kernel: Any) -> None:
+    for stays in (0, 10):  # the latest, or the same ten
+        made = parted(kernel, ((key, key) for key in range(10)), 9)
+        for key in range(10, 1000):
+            made.add(key, key)
+            assert made.discard(key if stays else key - 10)
+            assert len(made) == 10 and len(made.parts) <= 4
+
+
+def test_parts_with_one_left_each_are_put_together(kernel: Any) -> None:
+    made = parted(kernel, ((key, key) for key in range(9000)), 9)
+    for key in range(9000):
+        if key % 9:
+            made.discard(key)
+    assert list(made) == list(range(0, 9000, 9))
+    assert len(made.parts) <= 2 * 1000 // 3 + 2

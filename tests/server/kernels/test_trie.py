@@ -1,13 +1,15 @@
-"""The trie kernel: which nodes a subject comes to, and how many it passes."""
+"""The trie kernel: which nodes a subject comes to, how many it passes."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from jetstream_server.core.subject import is_literal, is_valid_subject, matches
+from jetstream_server.kernels.parts import PartedOrder
 
 
 @pytest.fixture(scope="module")
@@ -85,3 +87,30 @@ def test_patterns_match_as_two_subjects_do(
     ends = {pattern: kernel.TrieNode() for pattern in patterns}
     level, _ = kernel.descend([node_of(kernel, wild=ends)], [subject], [])
     assert level == [end for pattern, end in ends.items() if matches(pattern, subject)]
+
+
+def parted(entries: Iterable[tuple[Any, Any]], part_max: int) -> Any:
+    made = PartedOrder(part_max=part_max)
+    for key, value in entries:
+        made.add(key, value)
+    return made
+
+
+@pytest.mark.parametrize("part_max", [1, 3, 100])
+def test_a_node_may_be_followed_by_very_many(kernel: Any, part_max: int) -> None:
+    ends = {b"%d" % token: kernel.TrieNode() for token in range(20)}
+    root = node_of(kernel, literals=parted(ends.items(), part_max))
+    for token, end in ends.items():
+        assert kernel.descend([root], [token], []) == ([end], 1)
+    assert kernel.descend([root], [b"20"], []) == ([], 1)
+    assert kernel.descend([root] * 20, [b"7"], []) == ([ends[b"7"]] * 20, 20)
+
+
+@pytest.mark.parametrize("part_max", [1, 3, 100])
+def test_a_node_may_have_very_many_patterns(kernel: Any, part_max: int) -> None:
+    ends = {b"*.%d" % token: kernel.TrieNode() for token in range(20)} | {b"a.>": kernel.TrieNode()}
+    root = node_of(kernel, wild=parted(ends.items(), part_max))
+    assert kernel.descend([root], [b"a.7"], []) == ([ends[b"*.7"], ends[b"a.>"]], 1 + 21)
+    assert kernel.descend([root], [b"b.20"], []) == ([], 1 + 21)
+    found = [ends[b"*.7"], ends[b"a.>"]] * 20
+    assert kernel.descend([root] * 20, [b"a.7"], []) == (found, 20 * 22)

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import sys
+from functools import partial
+from random import Random
 from typing import Any, cast
 
 import pytest
 from jetstream_server.config.options import ServerOptions
-from jetstream_server.core.subscription import Outlet
+from jetstream_server.core.subscription import Outlet, Subscription
+from jetstream_server.kernels.parts import PartedOrder
+from jetstream_server.node import client_subscriptions
+from jetstream_server.node import node as node_module
 from jetstream_server.node.accounts.account import ClientLimits
 from jetstream_server.node.auth.auth import User
 from jetstream_server.node.auth.permissions import PermissionRules, SubjectRules
@@ -14,6 +20,8 @@ from jetstream_server.node.client_subscriptions import ClientSubscriptions
 from jetstream_server.node.rights import Rights
 from jetstream_server.protocol import errors as faults
 from jetstream_server.protocol.ops import Sub, Unsub
+
+from tests.traced_lines import lines_of
 
 OUTLET = cast("Outlet", object())
 
@@ -62,7 +70,7 @@ def test_one_ends_at_once_or_after_so_many(subscriptions: ClientSubscriptions) -
 
 def test_all_are_closed_together(subscriptions: ClientSubscriptions) -> None:
     made = [subscriptions.add(Sub(b"a", b"", b"%d" % sid), OUTLET) for sid in range(3)]
-    assert subscriptions.close() == made and all(each.closed for each in made)
+    assert list(subscriptions.close()) == made and all(each.closed for each in made)
     assert len(subscriptions) == 0
 
 
@@ -70,6 +78,102 @@ def test_closed_ones_are_known_until_they_are_taken(subscriptions: ClientSubscri
     made = [subscriptions.add(Sub(b"a", b"", b"%d" % sid), OUTLET) for sid in range(3)]
     subscriptions.silence()
     assert all(each.closed for each in made) and len(subscriptions) == 3
-    assert subscriptions.close() == made and not len(subscriptions)
+    assert list(subscriptions.close()) == made and not len(subscriptions)
     another = subscriptions.add(Sub(b"a", b"", b"1"), OUTLET)
-    assert subscriptions.close() == [another] and another.closed
+    assert list(subscriptions.close()) == [another] and another.closed
+
+
+def test_those_that_come_after_all_were_closed_are_open(subscriptions: ClientSubscriptions) -> None:
+    before = subscriptions.add(Sub(b"a", b"", b"1"), OUTLET)
+    (closed,) = subscriptions.close()
+    assert closed is before and closed.closed
+    assert not subscriptions.add(Sub(b"a", b"", b"1"), OUTLET).closed
+
+
+def test_one_client_closes_its_own_only(subscriptions: ClientSubscriptions) -> None:
+    one, another = subscriptions, ClientSubscriptions()
+    of_one, of_another = [each.add(Sub(b"a", b"", b"1"), OUTLET) for each in (one, another)]
+    one.silence()
+    assert of_one.closed and not of_another.closed
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_very_many_are_as_few_are(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    random = Random(seed)
+    part_max = random.choice([2, 5, 1000])
+    parted = partial(PartedOrder, part_max=part_max)
+    monkeypatch.setattr(client_subscriptions, "PartedOrder", parted)
+    subscriptions = ClientSubscriptions()
+    model: dict[bytes, Subscription] = {}
+    comes = 0.8
+    for step in range(600):
+        comes = random.choice([0.2, 0.5, 0.8]) if step % 60 == 0 else comes
+        sid = b"%d" % random.randrange(100)
+        one = model.get(sid)
+        assert subscriptions.by_sid.get(sid) is one
+        if random.random() < comes:
+            if one is None:
+                model[sid] = subscriptions.add(Sub(b"a.b", b"", sid), OUTLET)
+        else:
+            assert subscriptions.limited(Unsub(sid, 0)) is one
+            if one is not None:
+                assert subscriptions.remove(model.pop(sid)) and not subscriptions.remove(one)
+        assert len(subscriptions) == len(model)
+        if random.random() < 0.01:
+            assert list(subscriptions) == list(model.values())
+            assert not any(each.closed for each in model.values())
+            closed = subscriptions.close()
+            assert all(each.closed for each in model.values()) and not len(subscriptions)
+            assert list(closed) == list(model.values())
+            model.clear()
+
+
+def test_the_last_of_very_many_may_be_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_subscriptions, "PartedOrder", partial(PartedOrder, part_max=1))
+    subscriptions = ClientSubscriptions()
+    made = [subscriptions.add(Sub(b"a", b"", b"%d" % sid), OUTLET) for sid in range(3)]
+    subscriptions.remove(made.pop())
+    assert list(subscriptions.close()) == made
+
+
+def test_to_hand_them_over_nothing_is_done_for_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_subscriptions, "PartedOrder", partial(PartedOrder, part_max=1000))
+    lines = []
+    for count in (1100, 2000):
+        subscriptions = ClientSubscriptions()
+        for sid in range(count):
+            subscriptions.add(Sub(b"a", b"", b"%d" % sid), OUTLET)
+        subscriptions.silence()
+        lines.append(lines_of(lambda those=subscriptions: next(those.close())))  # type: ignore[misc]
+    assert lines[0] == lines[1]
+
+
+def test_what_was_taken_is_kept_by_nobody() -> None:
+    subscriptions = ClientSubscriptions()
+    for sid in range(3):
+        subscriptions.add(Sub(b"a", b"", b"%d" % sid), OUTLET)
+    closed = subscriptions.close()
+    holders = [sys.getrefcount(next(closed)) for _ in range(3)]
+    assert len(set(holders)) == 1 and holders[0] <= sys.getrefcount(object())
+
+
+def test_a_client_with_very_many_leaves_in_its_order(
+    monkeypatch: pytest.MonkeyPatch, make_node: Any, make_client: Any
+) -> None:
+    monkeypatch.setattr(client_subscriptions, "PartedOrder", partial(PartedOrder, part_max=3))
+    monkeypatch.setattr(node_module, "GIVEN_UP_OF_TURN_MAX", 4)
+    node = make_node()
+    ann, bob = make_client(node), make_client(node)
+    for client in (ann, bob):
+        client.connect()
+    ann.say(b"".join(b"SUB a q %d\r\n" % sid for sid in range(20)))
+    bob.say(b"SUB a q 1\r\n")
+    node.run(ann.now)
+    node.close_session(ann.session, "gone")
+    sublist = bob.session.account.sublist
+    assert sublist.count > 1  # they have not all been taken out yet
+    for _ in range(20):  # nor does any of them take what is said meanwhile
+        assert b"MSG a 1 0" in bob.say(b"PUB a 0\r\n\r\n")
+    assert sublist.count == 1
+    (closed,) = node.closed
+    assert list(closed.subscriptions) == [b"%d" % sid for sid in range(20)]

@@ -2,7 +2,10 @@
 """The compiled twin of `pure.py`: same classes, same answers; the reasons are given there."""
 
 from cpython cimport array
+from cpython.dict cimport PyDict_GetItemWithError
+from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE
 from cpython.object cimport PyObject_Hash
+from cpython.ref cimport PyObject
 
 import array
 from itertools import chain
@@ -11,6 +14,7 @@ cdef enum:
     ALONE_MAX = 10000
     PARTS = 256
     PART_MAX = 4096
+    ORDERED_PART_MAX = 87381
 
 
 cdef class PartedNames:
@@ -233,3 +237,110 @@ cdef class PartedSequences:
         del self.parts[place]
         del self._firsts[place]
         self._firsts[0] = 0
+
+
+cdef class PartedOrder:
+    """Values by key in the order in which they came."""
+
+    cdef readonly list parts
+    cdef dict _last
+    cdef Py_ssize_t _others, _part_max, _few
+
+    def __init__(self, dict entries=None, *, Py_ssize_t part_max=ORDERED_PART_MAX):
+        self._last = {} if entries is None else entries
+        self.parts = [self._last]
+        self._others = 0
+        self._part_max, self._few = part_max, part_max // 3
+
+    cdef inline Py_ssize_t _place(self, object key) except -2:
+        """Return the place of the part that holds a key, -1 if none does."""
+        cdef Py_ssize_t place
+        for place in range(PyList_GET_SIZE(self.parts)):
+            if key in <dict>PyList_GET_ITEM(self.parts, place):
+                return place
+        return -1
+
+    def __len__(self):
+        return self._others + len(self._last)
+
+    def __iter__(self):
+        if len(self.parts) == 1:
+            return iter(self._last)
+        return chain.from_iterable(self.parts)
+
+    def __contains__(self, key):
+        return self._place(key) >= 0
+
+    def __getitem__(self, key):
+        cdef Py_ssize_t place = self._place(key)
+        if place < 0:
+            raise KeyError(key)
+        return (<dict>self.parts[place])[key]
+
+    def __setitem__(self, key, value):
+        cdef Py_ssize_t place = self._place(key)
+        if place < 0:
+            self._append(key, value)
+        else:
+            (<dict>self.parts[place])[key] = value
+
+    def __delitem__(self, key):
+        if not self.discard(key):
+            raise KeyError(key)
+
+    def get(self, key):
+        """Return the value of a key, None if it has none."""
+        cdef Py_ssize_t place
+        cdef PyObject* value
+        for place in range(PyList_GET_SIZE(self.parts)):
+            value = PyDict_GetItemWithError(<dict>PyList_GET_ITEM(self.parts, place), key)
+            if value != NULL:
+                return <object>value
+        return None
+
+    def add(self, key, value):
+        """Give a value to a key that has none."""
+        self._append(key, value)
+
+    def discard(self, key):
+        """Take a key out; tell whether it was there."""
+        cdef Py_ssize_t place = self._place(key)
+        cdef dict part
+        if place < 0:
+            return False
+        part = <dict>self.parts[place]
+        del part[key]
+        if part is not self._last:
+            self._settle(place)
+        return True
+
+    def values(self):
+        """Iterate over the values."""
+        return chain.from_iterable([(<dict>part).values() for part in self.parts])
+
+    def items(self):
+        """Iterate over keys and their values."""
+        return chain.from_iterable([(<dict>part).items() for part in self.parts])
+
+    cdef int _append(self, key, value) except -1:
+        if len(self._last) >= self._part_max:
+            self._others += len(self._last)
+            self._last = {}
+            self.parts.append(self._last)
+        self._last[key] = value
+        return 0
+
+    cdef int _settle(self, Py_ssize_t place) except -1:
+        """A part that is not the last has one key fewer."""
+        cdef list parts = self.parts
+        cdef dict part = <dict>parts[place]
+        cdef Py_ssize_t count = len(part)
+        self._others -= 1
+        if not count:
+            del parts[place]
+        elif count == self._few:
+            if place and len(<dict>parts[place - 1]) <= self._few:
+                parts[place - 1 : place + 1] = [<dict>parts[place - 1] | part]
+            elif parts[place + 1] is not self._last and len(<dict>parts[place + 1]) <= self._few:
+                parts[place : place + 2] = [part | <dict>parts[place + 1]]
+        return 0

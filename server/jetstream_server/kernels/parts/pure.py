@@ -4,6 +4,10 @@ A dictionary that grows copies all that is in it: at seven hundred thousand entr
 to 40 ms, and twice as long at each doubling, in whichever turn the next one comes. A part grows in
 less than a millisecond. The compiled twin makes the way to the part as short as that into a
 dictionary.
+
+Spread by their hashes names cannot be gone through in their order any more, which is the one in
+which they lie in memory: to take leave of a hundred thousand subscriptions in another order takes a
+third longer. So `PartedOrder` has a new dictionary follow each that is full.
 """
 
 from __future__ import annotations
@@ -15,10 +19,15 @@ from typing import Generic, TypeVar
 
 NamedT = TypeVar("NamedT")
 SequencedT = TypeVar("SequencedT")
+OrderedKeyT = TypeVar("OrderedKeyT")
+OrderedT = TypeVar("OrderedT")
 
 ALONE_MAX = 10_000  # names in one part alone; to spread them takes two milliseconds
 PARTS = 256  # among which they are spread; a power of two
 PART_MAX = 4096  # sequences in a part; a fourth of it is few
+# Keys in a part of those that keep their order. A dictionary has room for so many once it holds
+# half of them, and grows in two milliseconds then.
+ORDERED_PART_MAX = 87_381
 
 
 class PartedNames(Generic[NamedT]):
@@ -231,3 +240,114 @@ class PartedSequences(Generic[SequencedT]):
                 del firsts[place + 1]
             else:
                 parts[place] = dict(part)  # in no more room than it needs
+
+
+class PartedOrder(Generic[OrderedKeyT, OrderedT]):
+    """Values by key in the order in which they came, however many; they leave anywhere.
+
+    To find a key all parts are asked, the oldest first, as a client mostly takes back what it has
+    had for longest; that is 17 parts for 1.4 million keys, in less than a microsecond. Of two
+    neighbours one has more than a third of what it could, or they are put together, so there are
+    never more than six for what would fill one.
+
+    Args:
+        entries: those there are already, no more than a part may have; nobody else may use them.
+        part_max: so many keys are in a part.
+
+    Attributes:
+        parts: the values, in dictionaries by their order; for whoever takes leave of them, or goes
+            through some at a time.
+    """
+
+    # _others: how many keys are in all parts but the last. Only the last may be empty.
+    __slots__ = ("_few", "_last", "_others", "_part_max", "parts")
+
+    def __init__(
+        self,
+        entries: dict[OrderedKeyT, OrderedT] | None = None,
+        *,
+        part_max: int = ORDERED_PART_MAX,
+    ) -> None:
+        self._last = {} if entries is None else entries
+        self.parts = [self._last]
+        self._others = 0
+        self._part_max, self._few = part_max, part_max // 3
+
+    def __len__(self) -> int:
+        return self._others + len(self._last)
+
+    def __iter__(self) -> Iterator[OrderedKeyT]:
+        if len(self.parts) == 1:  # as nearly always; `chain` takes half as long again
+            return iter(self._last)
+        return chain.from_iterable(self.parts)
+
+    def __contains__(self, key: OrderedKeyT) -> bool:
+        for part in self.parts:  # noqa: SIM110 - `any` takes twice as long
+            if key in part:
+                return True
+        return False
+
+    def __getitem__(self, key: OrderedKeyT) -> OrderedT:
+        for part in self.parts:
+            if key in part:
+                return part[key]
+        raise KeyError(key)
+
+    def __setitem__(self, key: OrderedKeyT, value: OrderedT) -> None:
+        for part in self.parts:
+            if key in part:
+                part[key] = value
+                return
+        self.add(key, value)
+
+    def __delitem__(self, key: OrderedKeyT) -> None:
+        if not self.discard(key):
+            raise KeyError(key)
+
+    def get(self, key: OrderedKeyT) -> OrderedT | None:
+        """Return the value of a key, None if it has none."""
+        for part in self.parts:
+            if key in part:
+                return part[key]
+        return None
+
+    def add(self, key: OrderedKeyT, value: OrderedT) -> None:
+        """Give a value to a key that has none."""
+        if len(self._last) >= self._part_max:
+            self._others += len(self._last)
+            self._last = {}
+            self.parts.append(self._last)
+        self._last[key] = value
+
+    def discard(self, key: OrderedKeyT) -> bool:
+        """Take a key out; tell whether it was there."""
+        for part in self.parts:
+            if key in part:
+                del part[key]
+                if part is not self._last:
+                    self._settle(part)
+                return True
+        return False
+
+    def values(self) -> Iterator[OrderedT]:
+        """Iterate over the values."""
+        return chain.from_iterable([part.values() for part in self.parts])
+
+    def items(self) -> Iterator[tuple[OrderedKeyT, OrderedT]]:
+        """Iterate over keys and their values."""
+        return chain.from_iterable([part.items() for part in self.parts])
+
+    def _settle(self, part: dict[OrderedKeyT, OrderedT]) -> None:
+        """A part that is not the last has one key fewer."""
+        self._others -= 1
+        count = len(part)
+        if count and count != self._few:
+            return
+        parts = self.parts
+        place = next(place for place, each in enumerate(parts) if each is part)
+        if not count:
+            del parts[place]
+        elif place and len(parts[place - 1]) <= self._few:
+            parts[place - 1 : place + 1] = [parts[place - 1] | part]
+        elif parts[place + 1] is not self._last and len(parts[place + 1]) <= self._few:
+            parts[place : place + 2] = [part | parts[place + 1]]

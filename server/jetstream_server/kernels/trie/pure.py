@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from jetstream_server.kernels.parts import PartedOrder
+
 BYTES_OF_NODE = 64  # of a pattern, compared in the time that a node takes
 
 
@@ -17,10 +19,11 @@ class TrieNode:
     """One token of the tree; fields are None until used, most nodes hold one subscription.
 
     Attributes:
-        literals: the nodes that follow by one certain token, or by certain tokens to the end.
+        literals: the nodes that follow by one certain token, or by certain tokens to the end; in a
+            dictionary, or in several.
         star: the one that follows by any token.
         tail: the one of a `>` that comes next.
-        wild: by patterns of several tokens to the end, those that are not literal.
+        wild: by patterns of several tokens to the end, those that are not literal; likewise.
         plain: subscriptions that end here, in a container of whoever puts them here.
         queues: those of queue groups, likewise.
     """
@@ -28,10 +31,10 @@ class TrieNode:
     __slots__ = ("literals", "plain", "queues", "star", "tail", "wild")
 
     def __init__(self) -> None:
-        self.literals: dict[bytes, TrieNode] | None = None
+        self.literals: dict[bytes, TrieNode] | PartedOrder[bytes, TrieNode] | None = None
         self.star: TrieNode | None = None
         self.tail: TrieNode | None = None
-        self.wild: dict[bytes, TrieNode] | None = None
+        self.wild: dict[bytes, TrieNode] | PartedOrder[bytes, TrieNode] | None = None
         self.plain: Any = None
         self.queues: Any = None
 
