@@ -7,7 +7,7 @@ the worker thread, and taken back on the loop with what failed and what has to b
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -25,6 +25,8 @@ _TOGETHER_MAX = 64  # small files that are replaced at once, each with a descrip
 # A flush of no more than this, without a sync, is not worth a thread.
 _QUICK_WRITES_MAX = 8
 _QUICK_BYTES_MAX = 16 * 1024
+# What is appended is put together, and encrypted, so much at a time: both keep all threads waiting.
+_PIECE_BYTES = 1024 * 1024
 CLEARED_FILES = 8  # of removed folders at a time: some take milliseconds each
 _OVERHEAD_BYTES = 16 * 1024  # of one operation: names, the ends of files
 
@@ -116,6 +118,12 @@ class Append:
     offset: int
     syncs: bool
     last: int = 0  # where the last entry begins in the parts
+
+    @property
+    def is_quick(self) -> bool:
+        """Tell whether it only hands a little to the page cache, which takes microseconds."""
+        is_waited_for = self.syncs or not self.offset
+        return not is_waited_for and sum(map(len, self.parts)) <= _QUICK_BYTES_MAX
 
 
 @dataclass(slots=True, eq=False)
@@ -210,13 +218,10 @@ class Flush:
         """Return whether it is a few quick writes."""
         if self.syncs or self.fills or self.places_max or len(self.operations) > _QUICK_WRITES_MAX:
             return False
-        for operation in self.operations:
-            if type(operation) is Append:
-                if operation.syncs or not operation.offset:
-                    return False
-            elif type(operation) is not Write or not operation.is_quick:
-                return False
-        return True
+        return all(
+            isinstance(operation, Write | Append) and operation.is_quick
+            for operation in self.operations
+        )
 
     def run(self) -> list[tuple[Owner, StoreError]]:
         """Carry everything out; return what failed, empty when all is durable."""
@@ -518,8 +523,11 @@ class Flush:
             self._sync_pending(path)
             handle, made = disk.open(path)
         try:
-            with memoryview(b"".join(operation.parts)) as view:
-                disk.write(handle, view, operation.offset)
+            offset = operation.offset
+            for piece in _pieces(operation.parts):
+                with memoryview(piece) as view:
+                    disk.write(handle, view, offset)
+                offset += len(piece)
             if operation.syncs:
                 disk.sync(handle)
         finally:
@@ -660,6 +668,22 @@ def _frees_space(operation: DiskOperation) -> bool:
 def _is_of(operation: DiskOperation, log: Path) -> bool:
     """Tell whether an operation adds to a `StateLog`."""
     return isinstance(operation, Append) and operation.path.with_suffix("") == log
+
+
+def _pieces(parts: Iterable[Buffer]) -> Iterator[bytes]:
+    """Iterate over what is in the parts, `_PIECE_BYTES` at a time at most."""
+    gathered: list[memoryview] = []
+    size = 0
+    for part in parts:
+        view = memoryview(part)
+        for start in range(0, len(view), _PIECE_BYTES):
+            some = view[start : start + _PIECE_BYTES]
+            if size + len(some) > _PIECE_BYTES:
+                yield b"".join(gathered)
+                gathered, size = [], 0
+            gathered.append(some)
+            size += len(some)
+    yield b"".join(gathered)
 
 
 def _bytes_of(operation: DiskOperation) -> int:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from jetstream_server.base.errors import StoreError
+from jetstream_server.store.disk import flush as flush_module
 from jetstream_server.store.disk.commit import GroupCommit
 from jetstream_server.store.disk.disk import OsDisk
 from jetstream_server.store.disk.flush import BlockFile
@@ -68,6 +69,51 @@ def test_small_writes_without_a_sync_are_quick(tmp_path: Path, lazily_ns: int) -
     assert not flushed(commit, 4)
     assert (tmp_path / "1").stat().st_size == 100_000
     commit.drain()
+
+
+@pytest.mark.parametrize("parts", [1, 2, 50])
+def test_long_additions_without_a_sync_are_not_quick(tmp_path: Path, parts: int) -> None:
+    commit, path = GroupCommit(OsDisk(), lazily_ns=10**12), tmp_path / "log.1"
+    commit.append(Owner(), path, [b"begun"], 0)
+    assert not flushed(commit, 1)
+    commit.append(Owner(), path, [b"x"] * parts, 5, syncs=False)
+    assert flushed(commit, 2)
+    commit.append(Owner(), path, [bytes(100_000 // parts)] * parts, 5 + parts, syncs=False)
+    assert not flushed(commit, 3)
+    assert path.read_bytes() == b"begun" + b"x" * parts + bytes(100_000)
+
+
+class NotingDisk(OsDisk):
+    """Notes where it wrote how much."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written: list[tuple[int, int]] = []
+
+    def write(self, handle: int, data: memoryview, offset: int) -> None:
+        self.written.append((offset, len(data)))
+        super().write(handle, data, offset)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_no_more_than_a_piece_is_put_together_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    monkeypatch.setattr(flush_module, "_PIECE_BYTES", 1000)
+    random, disk, path = Random(seed), NotingDisk(), tmp_path / "log.1"
+    commit, content = GroupCommit(disk), b""
+    for _ in range(5):
+        for _ in range(random.randint(1, 3)):
+            sizes = random.choices([0, 1, 99, 500, 999, 1000, 1001, 2500], k=random.randint(1, 6))
+            entry = [b"e", *map(random.randbytes, sizes)]
+            commit.append(Owner(), path, list(map(memoryview, entry)), len(content))
+            content += b"".join(entry)
+        commit.drain()
+    assert path.read_bytes() == content
+    ends = [0, *(offset + size for offset, size in disk.written)]
+    assert ends[:-1] == [offset for offset, _ in disk.written] and ends[-1] == len(content)
+    assert max(size for _, size in disk.written) <= 1000
+    assert len(disk.written) <= 2 * len(content) // 1000 + 5, "short ones are written together"
 
 
 class CountingDisk(OsDisk):
