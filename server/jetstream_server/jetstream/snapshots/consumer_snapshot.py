@@ -46,6 +46,7 @@ _PENDING = LongPart(b"pending", (b"{", b"}"), b"}", b',"')
 _REDELIVERED = LongPart(b"redelivered", (b"{", b"}"), b"", b',"')
 _LEFT = LongPart(b"sequences", (b"[", b"]"), b"", b",")
 _ENTRIES_AT_ONCE = 500  # of pending messages, in about a millisecond
+_TIME_MAX = 1 << 62  # 146 years since the epoch; a deadline after it still fits 64 bits
 
 
 @dataclass(slots=True)
@@ -80,7 +81,8 @@ class ConsumerRecord:
         progress.consumer_seq, progress.stream_seq = self._delivered
         progress.floor_consumer_seq, progress.floor_stream_seq = self._floor
         for some in _batched(self._pending):
-            sequences, consumer_seqs, times = (array("Q", each) for each in zip(*some, strict=True))
+            sequences, consumer_seqs = (array("Q", [each[at] for each in some]) for at in (0, 1))
+            times = array("Q", [max(sent_at, 0) for _, _, sent_at in some])
             run = Run(sequences, consumer_seqs, times[0], times=times)
             run.expired = True
             progress.pending.restore_run(run)
@@ -131,7 +133,7 @@ def decode_consumer(
         live_seq, created = _uint(rest.get("live", 0)), _uint(record.get(CREATED, 0))
         for entries in (*parts.get(b"pending", ()), state.get("pending") or {}):
             some = [
-                (_key(sequence), _uint(entry["Sequence"]), _uint(entry["Timestamp"]))
+                (_key(sequence), _uint(entry["Sequence"]), _time(entry["Timestamp"]))
                 for sequence, entry in entries.items()
             ]
             pending.append(sorted(some))
@@ -248,6 +250,14 @@ def _uint(value: Any) -> int:
     if type(value) is not int or not 0 <= value < 1 << 63:
         raise ValueError(f"not a number in range: {value!r:.40}")
     return value
+
+
+def _time(value: Any) -> int:
+    """Return when an ack wait began: what was put off for less than its ack wait, which may be
+    hundreds of years, began before the epoch."""
+    if type(value) is not int or not -1 << 63 <= value < 1 << 63:
+        raise ValueError(f"not a time: {value!r:.40}")
+    return min(value, _TIME_MAX)
 
 
 def _batched(entries: Iterable[Batched]) -> Iterator[list[Batched]]:

@@ -7,9 +7,11 @@ from array import array
 from typing import Any
 
 import pytest
+from jetstream_server.base.clock import MILLISECOND, SECOND
 from jetstream_server.core.steps import without_pauses
 from jetstream_server.jetstream.configs.consumer_config import ConsumerBounds
 from jetstream_server.jetstream.consumers.consumer import Consumer
+from jetstream_server.jetstream.consumers.progress.consumer_state import encode_state
 from jetstream_server.jetstream.snapshots.archive import ArchiveError
 from jetstream_server.jetstream.snapshots.consumer_copy import ConsumerCopy
 from jetstream_server.jetstream.snapshots.consumer_snapshot import ConsumerRecord, decode_consumer
@@ -110,6 +112,43 @@ def test_what_the_genuine_server_writes_is_read(transfers) -> None:
     assert progress.pending.sent_at(1) == 5
     assert found.created == 0
     assert progress.cursor.num_pending() == 7
+
+
+def test_what_was_put_off_for_less_than_a_very_long_ack_wait_comes_back(transfers) -> None:
+    source = consumer(transfers, ack_wait=2**63 - 1)
+    acks = pull(transfers, 2)
+    transfers.publish(acks[0], b'-NAK {"delay": 1000000000}')
+    transfers.turn()
+    assert source.progress.next_deadline() == transfers.now + SECOND
+    found = decoded("C", encoded(source), source.stream.config, BOUNDS)
+    progress = without_pauses(found.progress(source.stream.store))
+    assert progress.next_deadline() == source.progress.next_deadline()
+    assert progress.redelivery.deadlines.columns()[0] == array("Q", [1, 2])
+    assert encode_state(progress)
+
+
+@pytest.mark.parametrize(
+    ("sent_at", "ack_wait", "deadline"),
+    [
+        (2**63 - 1, 2**63 - 1, 2**62 + 2**63 - 1 + MILLISECOND),
+        (2**63 - 1, SECOND, 2**62 + SECOND + MILLISECOND),
+        (-(2**63), SECOND, 1),
+        (-1, SECOND, SECOND + MILLISECOND - 1),
+    ],
+)
+def test_no_time_is_beyond_what_is_kept(
+    transfers, sent_at: int, ack_wait: int, deadline: int
+) -> None:
+    stream = transfers.stream(count=9)
+    state = {
+        "delivered": position(2, 2),
+        "ack_floor": position(0, 0),
+        "pending": {"1": {"Sequence": 1, "Timestamp": sent_at}},
+    }
+    found = decoded("C", record(state, ack_wait=ack_wait), stream.config, BOUNDS)
+    progress = without_pauses(found.progress(stream.store))
+    assert progress.next_deadline() == deadline
+    assert encode_state(progress)
 
 
 @pytest.mark.parametrize("state", [None, {}])

@@ -220,7 +220,7 @@ class Progress:
         """Let a pending message expire at a time of its own (NAK with delay, WPI)."""
         if sequence not in self.pending:
             return False
-        self.redelivery.schedule((sequence,), deadline_ns)
+        self.redelivery.schedule((sequence,), max(deadline_ns, 1))
         return True
 
     def refuse(self, sequence: int) -> bool:
