@@ -213,3 +213,31 @@ def test_a_page_has_a_size(kernel: Any) -> None:
 
 def is_compiled(kernel: Any) -> bool:
     return str(kernel.__name__).endswith(".fast")
+
+
+@pytest.mark.parametrize(
+    ("name", "more"),
+    [
+        ("numbers", ()),
+        ("without", ()),
+        ("numbered", (1,)),
+        ("follow", (1,)),
+        ("following", (1,)),
+        ("number_all", (1,)),
+        ("number_on", (1,)),
+        ("assign", (words([1, 2, 3]),)),
+        ("drop_all", ()),
+        ("pop_all", ()),
+        ("add_all", (1,)),
+        ("add_each", (words([1, 2, 3]),)),
+        ("discard_all", (words([1, 2, 3]),)),
+    ],
+)
+def test_nothing_is_read_beyond_the_end_of_narrower_words(
+    compiled: Any, name: str, more: Any
+) -> None:
+    fast = compiled.load("jetstream_server.kernels.numbered")
+    for kind in (fast.NumberedSequences, fast.RankedSequences):
+        if hasattr(kind, name):
+            with pytest.raises(TypeError, match="an array of 'B'"):
+                getattr(kind(), name)(array("B", [1, 2, 3]), *more)

@@ -228,6 +228,8 @@ def flagged(array.array words, bytearray flags, Py_ssize_t start, Py_ssize_t sto
     cdef const u64* word = <const u64*>words.data.as_ulonglongs
     cdef const char* flag = PyByteArray_AS_STRING(flags)
     cdef Py_ssize_t index, count = 0
+    if words.ob_descr.typecode != c"Q":  # what has fewer bytes would be read beyond its end
+        raise TypeError(f"an array of {chr(words.ob_descr.typecode)!r}, not of 'Q'")
     stop = min(stop, len(words), len(flags))
     cdef array.array found = array.clone(words, max(stop - start, 0), False)
     cdef u64* out = <u64*>found.data.as_ulonglongs

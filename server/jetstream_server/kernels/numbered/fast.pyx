@@ -42,6 +42,12 @@ cdef inline bint _is_below(const Pair* pair, u64 key, u64 value) noexcept:
     return pair.key < key or (pair.key == key and pair.value < value)
 
 
+cdef inline const u64* _words(array.array given) except? NULL:
+    if given.ob_descr.typecode != c"Q":  # what has fewer bytes would be read beyond its end
+        raise TypeError(f"an array of {chr(given.ob_descr.typecode)!r}, not of 'Q'")
+    return <const u64*>given.data.as_ulonglongs
+
+
 cdef class Pages:
     """Rising pairs. Where they are ranked several may have one key, and they rise by their values
     as well; otherwise whoever looks for a key gives 0 for its value."""
@@ -283,7 +289,7 @@ cdef class NumberedSequences:
     def numbers(self, array.array sequences not None):
         """Return the numbers of sequences, 0 for one that has none."""
         cdef Py_ssize_t at, count = len(sequences)
-        cdef const u64* given = <const u64*>sequences.data.as_ulonglongs
+        cdef const u64* given = _words(sequences)
         cdef array.array numbers = array.clone(_NONE, count, False)
         cdef u64* found = <u64*>numbers.data.as_ulonglongs
         for at in range(count):
@@ -302,7 +308,7 @@ cdef class NumberedSequences:
         """Return for each of some sequences 1 if its number is `first`, `first + 1` and so on, and
         otherwise 0."""
         cdef Py_ssize_t at, count = len(sequences)
-        cdef const u64* given = <const u64*>sequences.data.as_ulonglongs
+        cdef const u64* given = _words(sequences)
         cdef bytes flags = PyBytes_FromStringAndSize(NULL, count)
         cdef char* flag = PyBytes_AS_STRING(flags)
         for at in range(count):
@@ -312,7 +318,7 @@ cdef class NumberedSequences:
     def following(self, array.array sequences not None, u64 first):
         """Return those of some sequences whose number is `first`, `first + 1` and so on."""
         cdef Py_ssize_t at, found = 0, count = len(sequences)
-        cdef const u64* given = <const u64*>sequences.data.as_ulonglongs
+        cdef const u64* given = _words(sequences)
         cdef array.array following = array.clone(_NONE, count, False)
         cdef u64* kept = <u64*>following.data.as_ulonglongs
         for at in range(count):
@@ -341,22 +347,22 @@ cdef class NumberedSequences:
 
     def number_all(self, array.array sequences not None, u64 number):
         """Give one number to each."""
-        cdef const u64* given = <const u64*>sequences.data.as_ulonglongs
+        cdef const u64* given = _words(sequences)
         cdef Py_ssize_t at
         for at in range(len(sequences)):
             self._set(given[at], number)
 
     def number_on(self, array.array sequences not None, u64 first):
         """Give them the numbers from `first` on."""
-        cdef const u64* given = <const u64*>sequences.data.as_ulonglongs
+        cdef const u64* given = _words(sequences)
         cdef Py_ssize_t at
         for at in range(len(sequences)):
             self._set(given[at], first + <u64>at)
 
     def assign(self, array.array sequences not None, array.array numbers not None):
         """Give each sequence its number; one whose number is 0 keeps what it has."""
-        cdef const u64* given = <const u64*>sequences.data.as_ulonglongs
-        cdef const u64* values = <const u64*>numbers.data.as_ulonglongs
+        cdef const u64* given = _words(sequences)
+        cdef const u64* values = _words(numbers)
         cdef Py_ssize_t at, count = len(sequences)
         if count != len(numbers):
             raise ValueError("there are not as many numbers as sequences")
@@ -368,7 +374,7 @@ cdef class NumberedSequences:
         """Take out those of some sequences that have a number."""
         cdef Pages pages = self._pages
         cdef Py_ssize_t at
-        cdef const u64* given = <const u64*>sequences.data.as_ulonglongs
+        cdef const u64* given = _words(sequences)
         cdef Thinning thinning
         thinning.page = -1
         for at in range(len(sequences) if pages.count else 0):
@@ -383,7 +389,7 @@ cdef class NumberedSequences:
         cdef array.array found = array.clone(_NONE, count, False)
         cdef array.array numbers = array.clone(_NONE, count, False)
         cdef Thinning thinning
-        cdef const u64* given = <const u64*>sequences.data.as_ulonglongs
+        cdef const u64* given = _words(sequences)
         cdef u64* one = <u64*>found.data.as_ulonglongs
         cdef u64* other = <u64*>numbers.data.as_ulonglongs
         cdef Py_ssize_t at, taken = 0
@@ -423,7 +429,7 @@ cdef class NumberedSequences:
 
     cdef array.array _having(self, array.array sequences, u64 number):
         cdef Py_ssize_t at, found = 0, count = len(sequences)
-        cdef const u64* given = <const u64*>sequences.data.as_ulonglongs
+        cdef const u64* given = _words(sequences)
         cdef array.array having = array.clone(_NONE, count, False)
         cdef u64* kept = <u64*>having.data.as_ulonglongs
         for at in range(count):
@@ -477,15 +483,15 @@ cdef class RankedSequences:
 
     def add_all(self, array.array sequences not None, u64 number):
         """Add sequences that have one number."""
-        cdef const u64* given = <const u64*>sequences.data.as_ulonglongs
+        cdef const u64* given = _words(sequences)
         cdef Py_ssize_t at
         for at in range(len(sequences)):
             self._add(given[at], number)
 
     def add_each(self, array.array sequences not None, array.array numbers not None):
         """Add sequences, each with its number."""
-        cdef const u64* given = <const u64*>sequences.data.as_ulonglongs
-        cdef const u64* keys = <const u64*>numbers.data.as_ulonglongs
+        cdef const u64* given = _words(sequences)
+        cdef const u64* keys = _words(numbers)
         cdef Py_ssize_t at, count = len(sequences)
         if count != len(numbers):
             raise ValueError("there are not as many numbers as sequences")
@@ -496,8 +502,8 @@ cdef class RankedSequences:
         """Drop each sequence with its number, if it is there."""
         cdef Pages pages = self._pages
         cdef Py_ssize_t at, count = len(sequences)
-        cdef const u64* given = <const u64*>sequences.data.as_ulonglongs
-        cdef const u64* keys = <const u64*>numbers.data.as_ulonglongs
+        cdef const u64* given = _words(sequences)
+        cdef const u64* keys = _words(numbers)
         cdef Thinning thinning
         if count != len(numbers):
             raise ValueError("there are not as many numbers as sequences")

@@ -14,6 +14,7 @@ from __future__ import annotations
 import struct
 import sys
 from array import array
+from operator import lt
 from struct import Struct
 from typing import Any
 
@@ -131,24 +132,30 @@ def restore_state(progress: Progress, data: bytes) -> None:
         progress.redelivery.restore_deadlines(keys, values)
         progress.redelivery.queue(reader.words(queue_count))
         for _ in range(runs_count):
-            progress.pending.restore_run(_read_run(reader))
+            progress.pending.restore_run(_read_run(reader, progress.stream_seq))
         progress.restored()
-    except (struct.error, IndexError, ValueError) as error:
+    except (struct.error, IndexError, ValueError, OverflowError) as error:
         raise StoreError(f"consumer state is damaged: {error}") from error
 
 
-def _read_run(reader: _Reader) -> Run:
+def _read_run(reader: _Reader, stream_seq: int) -> Run:
     consumer_seq, sequence, sent_at, count, flags = reader.unpack(_RUN)
+    if sequence + count - 1 > stream_seq:  # before gigabytes are taken for them
+        raise ValueError(f"{count} messages from {sequence} on, of {stream_seq} in all")
     if flags & _CONTIGUOUS:
         sequences = array("Q", range(sequence, sequence + count))
     else:
         sequences = reader.words(count)
+        if not all(map(lt, sequences, sequences[1:])):  # the kernels rely on it
+            raise ValueError("sequences that do not rise")
     consumer_seqs: range | array[int]
     if flags & _NUMBERED:
         consumer_seqs = range(consumer_seq, consumer_seq + count)
     else:
         consumer_seqs = reader.words(count)
     live = None if flags & _ALL_LIVE else bytearray(reader.take(count))
+    if live is not None and live.translate(None, b"\0\1"):
+        raise ValueError("flags that are not 0 or 1")
     times = reader.words(count) if flags & _TIMED else None
     run = Run(sequences, consumer_seqs, sent_at, live, times)
     run.expired = bool(flags & _EXPIRED)
