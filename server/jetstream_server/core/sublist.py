@@ -638,13 +638,18 @@ def _match_of(nodes: list[TrieNode]) -> Match:
     if not nodes:
         return _NOTHING
     plain: list[Subscription] = []
-    queues: dict[bytes, list[Subscription]] = {}
+    grouped: list[_Named[_Members]] = []
     for node in nodes:
         if node.plain is not None:
             plain.extend(node.plain)
         if node.queues is not None:
-            for name, members in node.queues.items():
-                queues.setdefault(name, []).extend(members)
+            grouped.append(node.queues)
+    if len(grouped) == 1:  # none of the groups is elsewhere, and they may be very many
+        return Match(plain, list(map(list, grouped[0].values())))
+    queues: dict[bytes, list[Subscription]] = {}
+    for groups in grouped:
+        for name, members in groups.items():
+            queues.setdefault(name, []).extend(members)
     return Match(plain, list(queues.values()))
 
 

@@ -100,33 +100,40 @@ class Targets:
     def __init__(self, match: Match) -> None:
         self.only = match.only
         self.plain = tuple(match.plain)
-        self.queues = tuple(tuple(group) for group in match.queues)
-        self.width = len(self.plain) + len(self.queues)
+        groups = match.queues
+        self.width = len(self.plain) + len(groups)
         self.cost = self.width
         self.is_within = False
         self.singly = 0
+        alone = [group[0] for group in groups if len(group) == 1]
+        shared = tuple([tuple(group) for group in groups if len(group) > 1])
         # Looked at one by one, a hundred thousand subscriptions take 20 ms.
-        outlets = set(map(_OUTLET, self.plain)) if self.width > COST_AT_ONCE_MAX else None
-        if outlets is None or None in outlets or set(map(_WEIGHT, self.plain)) != {1}:
+        outlets: set[Outlet | None] | None = None
+        if self.width > COST_AT_ONCE_MAX:
+            outlets = set(map(_OUTLET, self.plain)).union(map(_OUTLET, alone))
+        if outlets is None or None in outlets or not {1}.issuperset(map(_WEIGHT, self.plain)):
             for each in self.plain:
                 self.cost += each.weight - 1
                 if each.outlet is None:
                     self.is_within = True
                     if each.weight > 1:  # another account has it under another subject
                         self.singly += each.weight
-        for group in self.queues:
-            if len(group) > 1 or (group[0].outlet is None and group[0].weight > 1):
-                self.singly += max(group[0].weight, _DELIVERIES_OF_CHOICE)
-        if self.queues:
-            self.cost += len(self.queues) + sum(map(len, self.queues)) // MEMBERS_OF_DELIVERY
-            self.is_within = self.is_within or any(not group[0].outlet for group in self.queues)
+            for each in alone:
+                if each.outlet is None:
+                    self.is_within = True
+                    if each.weight > 1:
+                        self.singly += max(each.weight, _DELIVERIES_OF_CHOICE)
+        for group in shared:
+            self.singly += max(group[0].weight, _DELIVERIES_OF_CHOICE)
+            self.is_within = self.is_within or group[0].outlet is None
+        if groups:
+            self.cost += len(groups) + sum(map(len, groups)) // MEMBERS_OF_DELIVERY
         self.repeats = False
-        if self.cost > COST_AT_ONCE_MAX:
+        if self.cost <= COST_AT_ONCE_MAX:
+            self.queues = tuple(map(tuple, groups))
+        else:
             # Who is alone in a group gets what it would get without one.
-            alone = [group[0] for group in self.queues if len(group) == 1]
-            if alone:
-                self.queues = tuple([group for group in self.queues if len(group) > 1])
-                self.plain, outlets = (*self.plain, *alone), None
+            self.plain, self.queues = (*self.plain, *alone), shared
             if outlets is None or None in outlets or 1 < len(outlets) < len(self.plain):
                 clients: defaultdict[Outlet | Subscription, list[Subscription]] = defaultdict(list)
                 for each in self.plain:
