@@ -42,10 +42,11 @@ _TOKENS_AT_ONCE = 11
 _SEARCHES_MAX = 8
 _BRANCHES_OF_PREFIX = 2048
 
-# Subscribers of one pattern sit in a list, and in dictionaries once they are many: a list is small,
-# but taking a hundred thousand out of it one by one would stop the server for minutes.
-_LIST_MEMBERS_MAX = 32
-_Members: TypeAlias = "list[Subscription] | PartedOrder[Subscription, None]"
+# Subscribers of one pattern sit in a tuple, and in dictionaries once they are many: a tuple is
+# small, and whoever looks up a hundred thousand groups need not copy any of them, but taking a
+# hundred thousand out of it one by one would stop the server for minutes.
+_TUPLE_MEMBERS_MAX = 32
+_Members: TypeAlias = "tuple[Subscription, ...] | PartedOrder[Subscription, None]"
 
 # What follows a node, and the groups that end there, are in one dictionary until they are so many,
 # and in several from then on: a dictionary that grows copies all that is in it.
@@ -68,7 +69,7 @@ class Match:
 
     __slots__ = ("empty", "only", "plain", "queues", "size", "width")
 
-    def __init__(self, plain: list[Subscription], queues: list[list[Subscription]]) -> None:
+    def __init__(self, plain: list[Subscription], queues: list[tuple[Subscription, ...]]) -> None:
         self.plain = plain
         self.queues = queues
         self.width = len(plain) + len(queues)
@@ -187,22 +188,26 @@ def _add(node: TrieNode, sub: Subscription) -> None:
         return
     members = None if node.queues is None else node.queues.get(sub.queue)
     if members is None:
-        node.queues = _with_name(node.queues, sub.queue, [sub])
+        node.queues = _with_name(node.queues, sub.queue, (sub,))
     elif (grown := _with(members, sub)) is not members:
         node.queues[sub.queue] = grown
 
 
 def _discard(node: TrieNode, sub: Subscription) -> bool:
     if not sub.queue:
-        if not _take_out(node.plain, sub):
+        if node.plain is None or sub not in node.plain:
             return False
-        node.plain = node.plain or None
+        node.plain = _without(node.plain, sub) or None
         return True
-    if node.queues is None or not _take_out(node.queues.get(sub.queue), sub):
+    members = None if node.queues is None else node.queues.get(sub.queue)
+    if members is None or sub not in members:
         return False
-    if not node.queues[sub.queue]:
+    left = _without(members, sub)
+    if not left:
         del node.queues[sub.queue]
         node.queues = node.queues or None
+    elif left is not members:
+        node.queues[sub.queue] = left
     return True
 
 
@@ -224,23 +229,20 @@ def _members(node: TrieNode) -> Iterator[_Members]:
 
 def _with(members: _Members | None, sub: Subscription) -> _Members:
     if members is None:
-        return [sub]
-    if isinstance(members, list):
-        if len(members) < _LIST_MEMBERS_MAX:
-            members.append(sub)
-            return members
+        return (sub,)
+    if isinstance(members, tuple):
+        if len(members) < _TUPLE_MEMBERS_MAX:
+            return (*members, sub)
         members = PartedOrder(dict.fromkeys(members))
     members.add(sub, None)
     return members
 
 
-def _take_out(members: _Members | None, sub: Subscription) -> bool:
-    if not isinstance(members, list):
-        return members is not None and members.discard(sub)
-    if sub not in members:
-        return False
-    members.remove(sub)
-    return True
+def _without(members: _Members, sub: Subscription) -> _Members:
+    if isinstance(members, tuple):
+        return tuple([each for each in members if each is not sub])
+    members.discard(sub)
+    return members
 
 
 class Watcher(Protocol):
@@ -488,20 +490,21 @@ class Sublist:
         """Iterate over all subscriptions. Of those that come or go meanwhile some are among them,
         and some are not."""
         waiting = [self._root]
-        parts: list[dict[bytes, TrieNode]] = []  # of those nodes that very many follow
-        while waiting or parts:
+        following: list[dict[bytes, TrieNode]] = []  # of those nodes that very many follow
+        while waiting or following:
             if not waiting:
-                waiting.extend(parts.pop().values())
+                waiting.extend(following.pop().values())
                 continue
             node = waiting.pop()
             for members in _members(node):
-                for some in [members] if isinstance(members, list) else tuple(members.parts):
-                    yield from tuple(some)
+                parts = (members,) if isinstance(members, tuple) else tuple(members.parts)
+                for part in parts:
+                    yield from tuple(part)
             for named in (node.literals, node.wild):
                 if isinstance(named, dict):
                     waiting.extend(named.values())
                 elif named is not None:
-                    parts += named.parts
+                    following += named.parts
             waiting += [each for each in (node.star, node.tail) if each is not None]
 
     def _changed(self, *subjects: bytes) -> None:
@@ -645,12 +648,13 @@ def _match_of(nodes: list[TrieNode]) -> Match:
         if node.queues is not None:
             grouped.append(node.queues)
     if len(grouped) == 1:  # none of the groups is elsewhere, and they may be very many
-        return Match(plain, list(map(list, grouped[0].values())))
+        found = grouped[0].values()
+        return Match(plain, [each if type(each) is tuple else tuple(each) for each in found])
     queues: dict[bytes, list[Subscription]] = {}
     for groups in grouped:
         for name, members in groups.items():
             queues.setdefault(name, []).extend(members)
-    return Match(plain, list(queues.values()))
+    return Match(plain, list(map(tuple, queues.values())))
 
 
 def _weight_of(match: Match) -> int:

@@ -106,7 +106,7 @@ class Targets:
         self.is_within = False
         self.singly = 0
         alone = [group[0] for group in groups if len(group) == 1]
-        shared = tuple([tuple(group) for group in groups if len(group) > 1])
+        shared = tuple([group for group in groups if len(group) > 1])
         # Looked at one by one, a hundred thousand subscriptions take 20 ms.
         outlets: set[Outlet | None] | None = None
         if self.width > COST_AT_ONCE_MAX:
@@ -130,7 +130,7 @@ class Targets:
             self.cost += len(groups) + sum(map(len, groups)) // MEMBERS_OF_DELIVERY
         self.repeats = False
         if self.cost <= COST_AT_ONCE_MAX:
-            self.queues = tuple(map(tuple, groups))
+            self.queues = tuple(groups)
         else:
             # Who is alone in a group gets what it would get without one.
             self.plain, self.queues = (*self.plain, *alone), shared

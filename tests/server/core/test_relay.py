@@ -26,7 +26,7 @@ def test_relays_are_replaced_by_what_is_behind_them():
     near.insert(watcher)
     match = resolved(near.match(b"_R_.a.b"), b"_R_.a.b")
     assert set(match.plain) == {client, watcher}
-    assert match.queues == [[member]]
+    assert match.queues == [(member,)]
 
 
 def test_a_relay_to_nowhere_reaches_nothing():

@@ -161,7 +161,7 @@ def test_match_below_answers_when_all_extensions_are_alike(sublist: Sublist) -> 
     spy = subscribe(sublist, b"$JS.>", b"q")
     match = sublist.match_below(b"$JS.ACK.S.C", 5)
     assert match is not None
-    assert (match.plain, match.queues) == ([ack], [[spy]])
+    assert (match.plain, match.queues) == ([ack], [(spy,)])
     subscribe(sublist, b"$JS.ACK.S.C.*.7.*.*.*")
     assert sublist.match_below(b"$JS.ACK.S.C", 5) is None
 
@@ -190,7 +190,7 @@ def test_many_literals(sublist: Sublist) -> None:
 def test_many_subscribers_of_one_subject(sublist: Sublist, queue: bytes) -> None:
     subs = [subscribe(sublist, b"same", queue) for _ in range(20_000)]
     match = sublist.match(b"same")
-    assert (match.queues[0] if queue else match.plain) == subs
+    assert list(match.queues[0] if queue else match.plain) == subs
     for sub in reversed(subs):
         assert sublist.remove(sub)
         assert not sublist.remove(sub)
@@ -428,7 +428,7 @@ def test_nothing_grows_in_one_piece(sublist: Sublist, kind: str) -> None:
 @pytest.fixture
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have what is many be few."""
-    monkeypatch.setattr(sublist_module, "_LIST_MEMBERS_MAX", 2)
+    monkeypatch.setattr(sublist_module, "_TUPLE_MEMBERS_MAX", 2)
     monkeypatch.setattr(sublist_module, "NAMES_ALONE_MAX", 3)
     monkeypatch.setattr(sublist_module, "PartedOrder", partial(PartedOrder, part_max=4))
 
@@ -497,4 +497,4 @@ def test_subscribers_stay_in_the_order_in_which_they_came(sublist: Sublist, kind
         sublist.remove(each)
     del subs[3::4]
     match = sublist.match(b"a")
-    assert [match.plain] == [subs] if kind == "plain" else match.queues == [subs]
+    assert [match.plain] == [subs] if kind == "plain" else match.queues == [tuple(subs)]

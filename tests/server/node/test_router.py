@@ -618,13 +618,13 @@ def test_whom_a_subject_reaches_costs_as_much_however_it_is_counted(
         Subscription(b"a", receivers[n % clients], outlet=receivers[n % clients])
         for n in range(300)
     ]
-    groups = [[Subscription(b"a", receivers[0], queue=b"q", outlet=receivers[0])] * 2]
+    groups = [(Subscription(b"a", receivers[0], queue=b"q", outlet=receivers[0]),) * 2]
     if odd == "within":
         plain[5] = Subscription(b"a", receivers[0], weight=4)
     elif odd == "weight":
         plain[5].weight = 4
     elif odd == "alone":
-        groups.append([Subscription(b"a", receivers[0], queue=b"r", outlet=receivers[0])])
+        groups.append((Subscription(b"a", receivers[0], queue=b"r", outlet=receivers[0]),))
     targets = router_module.Targets(Match(plain, groups))
     assert targets.is_within == (odd == "within")
     assert targets.singly == 3 + 4 * (odd == "within")

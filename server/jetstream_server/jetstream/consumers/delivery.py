@@ -114,7 +114,7 @@ class Delivery:
             return match
         plain = [each for each in match.plain if each.takes(subject, None)]
         groups = [[each for each in group if each.takes(subject, None)] for group in match.queues]
-        return Match(plain, [group for group in groups if group])
+        return Match(plain, [tuple(group) for group in groups if group])
 
     def is_congested(self, match: Match) -> bool:
         """Tell whether everybody behind a match has too much unsent output."""
@@ -169,13 +169,13 @@ class Delivery:
 
     def _share(
         self,
-        members: list[Subscription],
+        members: tuple[Subscription, ...],
         batch: DeliveryBatch,
         picks: array[int] | None,
         extra: bytes,
     ) -> int:
         """Deal messages out to the members of a queue group, a stretch to each."""
-        able = [member for member in members if not self._is_behind(member)] or members
+        able = [member for member in members if not self._is_behind(member)] or list(members)
         if picks is None:
             picks = array("Q", range(batch.count))
         length = -(-len(picks) // len(able))
@@ -332,7 +332,7 @@ def _open(match: Match) -> Match:
         return match
     plain = [each for each in match.plain if not each.closed]
     groups = [[each for each in group if not each.closed] for group in match.queues]
-    return Match(plain, [group for group in groups if group])
+    return Match(plain, [tuple(group) for group in groups if group])
 
 
 def timestamp_at(window: Window, at: int) -> int:

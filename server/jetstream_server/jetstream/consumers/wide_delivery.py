@@ -20,7 +20,7 @@ from jetstream_server.store.ports import Window
 
 SENT_AT_ONCE_MAX = 300  # in a turn, of one consumer
 
-Addressee = Subscription | list[Subscription]  # a queue group gets each message once
+Addressee = Subscription | tuple[Subscription, ...]  # a queue group gets each message once
 
 
 @dataclass(slots=True)

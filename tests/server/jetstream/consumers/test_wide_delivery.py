@@ -78,7 +78,8 @@ def test_it_can_be_ended(finishes: bool) -> None:
     sent = Sent()
     wide = WideDelivery(sent)
     said: list[int] = []
-    wide.deliver([[name] for name in range(30)], batch_of(bytearray(), b"x", b""), None, b"")
+    groups: list[Any] = [[name] for name in range(30)]
+    wide.deliver(groups, batch_of(bytearray(), b"x", b""), None, b"")
     wide.follow(lambda: said.append(1))
     wide.finish() if finishes else wide.drop()
     assert wide.is_over and said == [1]
