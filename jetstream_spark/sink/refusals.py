@@ -135,5 +135,8 @@ def refused(row: int, subject: str, code: int, err_code: int, text: str) -> Publ
     if err_code == NOT_STORED and "maximum" not in text:
         remedy = "The server's log and /healthz say what is wrong with the stream."
     if code == NOBODY and not err_code:
-        remedy = "Create a stream whose subjects match it, then run the write again."
+        remedy = (
+            "Create a stream whose subjects match it, or if there is one have it serve again "
+            "(/healthz of the server says why it does not), then run the write again."
+        )
     return PublishRefusedError(row, subject, code, err_code, text, remedy)
