@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from jetstream_server.base import limits
-from jetstream_server.core import deliveries, workload
+from jetstream_server.core import deliveries, match, workload
 from jetstream_server.jetstream import open_batches
 from jetstream_server.jetstream.api import list_page
 from jetstream_server.jetstream.consumers import ack, pull_request
@@ -91,6 +91,9 @@ def test_there_are_rows():
         ("is written at once", pump.AFTER_FLUSH_OF_ONE_BYTES_MAX),
         ("Listeners to the reply", session._FEW_OWN),
         ("Listeners to the reply", session._LOOKED_FOR_OWN_MAX),
+        ("Subscriptions that one message reaches", match.COLLECTED_AT_ONCE_MAX),
+        ("Subscriptions that one message reaches", match.SERVED_OF_GROUP_MAX),
+        ("Subscriptions that one message reaches", match.PIECE_MAX),
         ("that are written to", pump.WRITTEN_CLIENTS_MAX),
         ("that are written to", pump.WRITTEN_AFTER_FLUSH_CLIENTS_MAX),
         ("that are written to", deliveries.CLIENTS_OF_TURN_MAX),

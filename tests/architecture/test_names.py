@@ -47,6 +47,7 @@ NOTING = {
     "Cursor.num_pending": "counts only what came since it was last asked",
     "Holding.count_in": "no question: it has bytes counted elsewhere",
     "SequenceSet.sequences": "put in one array when they are first asked for",
+    "_Late._is_deaf": "remembers whom it has asked",
     "StreamReader.source": "made when it is first asked for",
 }
 

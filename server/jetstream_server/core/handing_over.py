@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from jetstream_server.core.sublist import Match
+from jetstream_server.core.match import Match
 from jetstream_server.core.subscription import Receiver
 
 UNDER_WAY_AT_ONCE = 400
@@ -40,8 +40,8 @@ class HandingOver:
         if left <= 0:
             return 0
         if self.weights:
-            groups = (match.plain, *match.queues)
-            weights = (self.weight_of(each.receiver) for group in groups for each in group)
+            reached = match.some().subscriptions()
+            weights = (self.weight_of(each.receiver) for each in reached)
             left //= max(weights, default=1)
         return max(left, OF_ONE_AT_ONCE)
 

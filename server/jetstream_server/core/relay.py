@@ -7,9 +7,10 @@ is behind it.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Protocol, runtime_checkable
 
-from jetstream_server.core.sublist import Match
+from jetstream_server.core.match import Match
 
 # Stand-ins for reply subjects begin like this, as in the genuine server.
 REPLY_PREFIX = b"_R_."
@@ -26,6 +27,10 @@ class Relay(Protocol):
 
 def resolved(match: Match, subject: bytes) -> Match:
     """Return a match with every relay replaced by what is behind it."""
+    return match.changed(partial(_resolved, subject))
+
+
+def _resolved(subject: bytes, match: Match) -> Match:
     plain = []
     queues = list(match.queues)
     for subscription in match.plain:

@@ -19,6 +19,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol, TypeAlias, TypeVar, cast
 
+from jetstream_server.core.match import Groups, Match, Members, match_of
 from jetstream_server.core.subject import is_literal, overlaps
 from jetstream_server.core.subscription import Receiver, Subscription
 from jetstream_server.kernels.parts import PartedOrder
@@ -46,39 +47,12 @@ _BRANCHES_OF_PREFIX = 2048
 # small, and whoever looks up a hundred thousand groups need not copy any of them, but taking a
 # hundred thousand out of it one by one would stop the server for minutes.
 _TUPLE_MEMBERS_MAX = 32
-_Members: TypeAlias = "tuple[Subscription, ...] | PartedOrder[Subscription, None]"
 
 # What follows a node, and the groups that end there, are in one dictionary until they are so many,
 # and in several from then on: a dictionary that grows copies all that is in it.
 NAMES_ALONE_MAX = 10_000
 ByNameT = TypeVar("ByNameT")
 _Named: TypeAlias = "dict[bytes, ByNameT] | PartedOrder[bytes, ByNameT]"
-
-
-class Match:
-    """What a subject reaches. Do not change it: it is shared.
-
-    Attributes:
-        plain: the subscriptions without a queue.
-        queues: the members of each queue group, grouped by name across patterns.
-        width: how many are reached; a queue group counts as one.
-        size: how many subscriptions that are, with all members of groups.
-        empty: nothing is reached.
-        only: the one subscription reached, if it is the only one and plain.
-    """
-
-    __slots__ = ("empty", "only", "plain", "queues", "size", "width")
-
-    def __init__(self, plain: list[Subscription], queues: list[tuple[Subscription, ...]]) -> None:
-        self.plain = plain
-        self.queues = queues
-        self.width = len(plain) + len(queues)
-        self.size = len(plain) + sum(map(len, queues)) if queues else len(plain)
-        self.empty = not self.width
-        self.only = plain[0] if len(plain) == 1 and not queues else None
-
-
-_NOTHING = Match([], [])
 
 
 def _child(node: TrieNode, token: bytes) -> TrieNode | None:
@@ -216,18 +190,18 @@ def _subscriptions(node: TrieNode) -> Iterator[Subscription]:
         yield from members
 
 
-def _members(node: TrieNode) -> Iterator[_Members]:
+def _members(node: TrieNode) -> Iterator[Members]:
     """Yield those without a queue, and those of each group. Of groups that come or go meanwhile
     some are among them, and some are not."""
     if node.plain is not None:
         yield node.plain
     if node.queues is not None:
-        queues: _Named[_Members] = node.queues
+        queues: Groups = node.queues
         for some in (queues,) if isinstance(queues, dict) else tuple(queues.parts):
             yield from tuple(some.values())
 
 
-def _with(members: _Members | None, sub: Subscription) -> _Members:
+def _with(members: Members | None, sub: Subscription) -> Members:
     if members is None:
         return (sub,)
     if isinstance(members, tuple):
@@ -238,7 +212,7 @@ def _with(members: _Members | None, sub: Subscription) -> _Members:
     return members
 
 
-def _without(members: _Members, sub: Subscription) -> _Members:
+def _without(members: Members, sub: Subscription) -> Members:
     if isinstance(members, tuple):
         return tuple([each for each in members if each is not sub])
     members.discard(sub)
@@ -392,7 +366,7 @@ class Sublist:
         """
         match = self._matches.get(subject)
         if match is None:
-            match = self._remembered(subject, _match_of(self._reached(subject)))
+            match = self._remembered(subject, match_of(self._reached(subject)))
         return match
 
     def match_in_steps(self, subject: bytes, nodes_max: int) -> Match | None:
@@ -416,7 +390,7 @@ class Sublist:
             looked_at = search.go_on()
             self.looked_at += looked_at
             left -= looked_at
-        return self._remembered(subject, _match_of(search.found()))
+        return self._remembered(subject, match_of(search.found()))
 
     def _take_on(self, subject: bytes) -> bool:
         """Begin a look-up; tell whether it may go on in other turns."""
@@ -475,7 +449,7 @@ class Sublist:
                 return None
             level, looked_at = descend(level, [b""], reached)
             self.looked_at += looked_at
-        return _match_of(reached + [node for node in level if _has_subscriptions(node)])
+        return match_of(reached + [node for node in level if _has_subscriptions(node)])
 
     def has_interest(self, subject: bytes) -> bool:
         """Tell whether a message published to `subject` reaches anybody."""
@@ -484,7 +458,7 @@ class Sublist:
     def fanouts(self) -> list[int]:
         """Return how many subscriptions each answer in the cache reaches; a queue group counts as
         one."""
-        return [len(each.plain) + len(each.queues) for each in self._matches.values()]
+        return [each.width for each in self._matches.values()]
 
     def __iter__(self) -> Iterator[Subscription]:
         """Iterate over all subscriptions. Of those that come or go meanwhile some are among them,
@@ -580,7 +554,7 @@ class Sublist:
                 reached.append(node.tail)
             if node.star is not None and _has_subscriptions(node.star):
                 reached.append(node.star)
-        return _match_of(reached).only
+        return match_of(reached).only
 
 
 def _tokens_of(subject: bytes) -> list[bytes] | None:
@@ -637,25 +611,6 @@ class _Descent:
         return self._reached + [node for node in self._level if _has_subscriptions(node)]
 
 
-def _match_of(nodes: list[TrieNode]) -> Match:
-    if not nodes:
-        return _NOTHING
-    plain: list[Subscription] = []
-    grouped: list[_Named[_Members]] = []
-    for node in nodes:
-        if node.plain is not None:
-            plain.extend(node.plain)
-        if node.queues is not None:
-            grouped.append(node.queues)
-    if len(grouped) == 1:  # none of the groups is elsewhere, and they may be very many
-        found = grouped[0].values()
-        return Match(plain, [each if type(each) is tuple else tuple(each) for each in found])
-    queues: dict[bytes, list[Subscription]] = {}
-    for groups in grouped:
-        for name, members in groups.items():
-            queues.setdefault(name, []).extend(members)
-    return Match(plain, list(map(tuple, queues.values())))
-
-
 def _weight_of(match: Match) -> int:
-    return 1 + match.size // _REACHED_OF_ENTRY
+    # Those of very many are not collected, but might be.
+    return 1 + max(match.size, match.width) // _REACHED_OF_ENTRY

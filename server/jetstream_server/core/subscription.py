@@ -72,6 +72,11 @@ class Outlet(Receiver, Protocol):
         """Output not yet taken by the socket."""
         ...
 
+    def may_hear(self, subject: bytes) -> bool:
+        """Tell whether one of its subscriptions may match a subject, as far as a few can be asked;
+        where there are many, it may."""
+        ...
+
     def receive_for_each(self, subscriptions: list[Subscription], stretch: Stretch) -> None:
         """Take messages that several of its subscriptions have matched, once for each of them.
 

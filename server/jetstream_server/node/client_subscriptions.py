@@ -77,6 +77,10 @@ class ClientSubscriptions:
                 return each
         return None
 
+    def hears(self, subject: bytes) -> bool:
+        """Tell whether a subject reaches any of them; each is looked at."""
+        return any(matches(each.subject, subject) for each in self.by_sid.values())
+
     def silence(self) -> None:
         """Close all of them; they stay known, and there will be no others."""
         if self._are_closed:

@@ -12,12 +12,12 @@ a whole turn has time for is brought to some of them in each.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 
 from jetstream_server.core.answers import Answers
 from jetstream_server.core.deliveries import NODES_OF_SUBJECT, Deliveries
+from jetstream_server.core.match import Match
 from jetstream_server.core.relay import REPLY_PREFIX, resolved
 from jetstream_server.core.subscription import Outlet, Subscription
 from jetstream_server.jetstream.output import Frames, Publish, Released, Send
@@ -30,6 +30,8 @@ LATE_OF_ACCOUNT_MAX = 5000  # above that nobody publishes there
 # Beyond so many subjects nobody looks any more whom they reach, and nothing goes ahead.
 _SUBJECTS_MAX = 10_000
 _LOOKED_UP_OF_TURN = 1000  # of them; one that meets many subscriptions counts more than once
+_ASKED_SUBJECTS_MAX = 16  # a client is asked about each whether it hears that
+_REACHED_OF_LOOK_UP = 50  # looked at in the time of one
 _LEAST_SHARE = 4  # of a turn's deliveries, as part of the whole, whatever clients have used
 
 
@@ -42,8 +44,10 @@ class _Late:
         kept: how many of them are frames, by their client.
         subjects: of the messages among them, and of those that have been sent.
         unknown: the subjects of which it is not looked up yet whom they reach.
+        looking: whom one reaches, as far as it is not looked at yet.
         clients: whom the others reach, in whatever account.
-        generation: of the account's interest, when that was looked up.
+        deaf: clients that hear nothing of all this, found by asking them.
+        generation: of the account's interest, when all that was looked up.
         under_way: what has reached some already, and comes before all others.
     """
 
@@ -51,7 +55,9 @@ class _Late:
     kept: Counter[Outlet | None] = field(default_factory=Counter)
     subjects: set[bytes] = field(default_factory=set)
     unknown: list[bytes] = field(default_factory=list)
+    looking: Iterator[Match] | None = None
     clients: set[Outlet] = field(default_factory=set)
+    deaf: set[Outlet] = field(default_factory=set)
     generation: int = -1
     under_way: Answers = field(default_factory=lambda: Answers(_NoBacklog(), _wait))
 
@@ -62,15 +68,30 @@ class _Late:
 
     def lets_pass(self, account: Account, frames: Frames) -> bool:
         """Tell whether a client that is sent something sees nothing of what is late, as far as that
-        was looked up."""
+        was looked up, or can be asked."""
         client = _client(frames.subscription)
-        return (
-            len(self.subjects) <= _SUBJECTS_MAX
-            and not self.unknown
-            and self.generation == account.sublist.generation
-            and client not in self.clients
-            and not self.kept.get(client)
-        )
+        if len(self.subjects) > _SUBJECTS_MAX or self.kept.get(client):
+            return False
+        if self.generation != account.sublist.generation:
+            return False
+        if self.is_looked_up:
+            return client not in self.clients
+        return frames.subscription.outlet is not None and self._is_deaf(frames.subscription.outlet)
+
+    def _is_deaf(self, client: Outlet) -> bool:
+        """Ask a client whether it hears nothing of what is late. To look up a million subscriptions
+        of another one takes many turns, and whoever waits in one of them waits to the end."""
+        if client in self.deaf:
+            return True
+        if len(self.subjects) > _ASKED_SUBJECTS_MAX or any(map(client.may_hear, self.subjects)):
+            return False
+        self.deaf.add(client)
+        return True
+
+    @property
+    def is_looked_up(self) -> bool:
+        """Return whether it is known whom all of the subjects reach."""
+        return not self.unknown and self.looking is None
 
     def look_up(self, account: Account, most: int) -> int:
         """Find out whom late messages reach; return how much of what there is time for is left.
@@ -84,11 +105,21 @@ class _Late:
         if self.generation != sublist.generation:
             self.generation = sublist.generation
             self.clients.clear()
+            self.deaf.clear()
             self.unknown = list(self.subjects)
+            self.looking = None
         looked_at = sublist.looked_at
-        while self.unknown and most > 0:
-            self.clients |= _clients(account, self.unknown.pop())
+        while most > 0 and not self.is_looked_up:
+            if self.looking is None:
+                self.looking = _reached(account, self.unknown.pop())
+            some = next(self.looking, None)
+            if some is None:
+                self.looking = None
+                continue
+            reached = map(_client, some.subscriptions())
+            self.clients.update(client for client in reached if client is not None)
             most -= 1 + (sublist.looked_at - looked_at) // NODES_OF_SUBJECT
+            most -= some.size // _REACHED_OF_LOOK_UP
             looked_at = sublist.looked_at
         return most
 
@@ -115,16 +146,14 @@ class _Late:
             subject = run.subject(index)
             if subject not in self.subjects and len(self.subjects) <= _SUBJECTS_MAX:
                 self.subjects.add(subject)
+                self.deaf.clear()
                 self.unknown.append(subject)
 
 
-def _clients(account: Account, subject: bytes) -> set[Outlet]:
-    """Return the clients whom a message of an account reaches, those of other accounts as well."""
-    listening: Iterable[Subscription] = account.router.listening(subject)
-    if subject.startswith(REPLY_PREFIX):
-        match = resolved(account.sublist.match(subject), subject)
-        listening = chain(match.plain, *match.queues)
-    return {client for each in listening if (client := _client(each)) is not None}
+def _reached(account: Account, subject: bytes) -> Iterator[Match]:
+    """Return whom a message of an account reaches, those of other accounts as well."""
+    match = account.sublist.match(subject)
+    return (resolved(match, subject) if subject.startswith(REPLY_PREFIX) else match).pieces()
 
 
 def _client(subscription: Subscription) -> Outlet | None:
@@ -200,7 +229,7 @@ class LateOutput:
         passes = False
         for send in sends:
             if isinstance(send, Frames):
-                if late.unknown:  # what was kept just now
+                if not late.is_looked_up:  # what was kept just now
                     self._look_ups_left = late.look_up(account, self._look_ups_left)
                 passes = late.lets_pass(account, send)
             elif not isinstance(send, Released):  # which belongs to the frames before it

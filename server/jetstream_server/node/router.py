@@ -27,8 +27,9 @@ from jetstream_server.core.deliveries import (
     Deliveries,
     cost_of,
 )
+from jetstream_server.core.match import PIECE_MAX, Match
 from jetstream_server.core.queue_group import in_turn
-from jetstream_server.core.sublist import Match, Sublist
+from jetstream_server.core.sublist import Sublist
 from jetstream_server.core.subscription import Outlet, Sender, Stretch, Subscription
 from jetstream_server.kernels import subjects
 from jetstream_server.protocol.ops import PubRun
@@ -46,6 +47,7 @@ COPIED_UNCOUNTED_BYTES_MAX = 64 * 1024
 COPIED_AT_ONCE_BYTES_MAX = 4 * 1024 * 1024
 CLIENTS_AT_ONCE_MAX = 200  # before it is looked how many are to be sent something by now
 MEMBERS_OF_DELIVERY = 16  # passed over in the time of one
+_READ_OF_DELIVERY = 8  # of a crowd, in the time of one
 DELIVERIES_OF_ONE_NOTED = 6  # made in the time of one that is traced
 # Members of a group, above which those that are the publisher's are left out first.
 _GROUP_MAX = 64
@@ -82,12 +84,15 @@ class Targets:
         choosy: how many of them may not take all that reaches them.
         choosy_members: of these, how many share a queue.
         repeats: of very many, some are of the same client, one after the other in `plain`.
+        crowd: so many that they are read in pieces, each of them targets of its own; then there is
+            nobody in `plain` and `queues`. None if there are fewer.
     """
 
     __slots__ = (
         "choosy",
         "choosy_members",
         "cost",
+        "crowd",
         "is_within",
         "only",
         "plain",
@@ -99,6 +104,10 @@ class Targets:
 
     def __init__(self, match: Match) -> None:
         self.only = match.only
+        self.crowd = match.crowd
+        if self.crowd is not None:
+            self._note_crowd(match.width)
+            return
         self.plain = tuple(match.plain)
         groups = match.queues
         self.width = len(self.plain) + len(groups)
@@ -145,10 +154,21 @@ class Targets:
         self.choosy_members = sum([sum(map(_IS_FILTERED, group)) for group in self.queues])
         self.choosy = self.choosy_members + sum(map(_IS_FILTERED, self.plain))
 
+    def _note_crowd(self, width: int) -> None:
+        """Nothing is known of very many but how many there are."""
+        self.plain, self.queues = (), ()
+        self.width = self.cost = width
+        self.is_within, self.repeats = True, False
+        self.singly = self.choosy = self.choosy_members = 0
+
     @property
     def key(self) -> tuple[object, ...]:
         """Return what makes two targets the same: every subscription, each equal to itself only."""
-        return self.plain, self.queues
+        return self.crowd, self.plain, self.queues
+
+    def pieces(self) -> Iterator[Targets]:
+        """Iterate over all of them, in pieces if they are very many."""
+        return iter((self,)) if self.crowd is None else map(Targets, self.crowd.pieces())
 
 
 class Router:
@@ -248,6 +268,7 @@ class Router:
             elif (
                 targets.cost <= COST_AT_ONCE_MAX
                 and targets.width * run.span(index, cut) <= COPIED_UNCOUNTED_BYTES_MAX
+                and targets.crowd is None
             ):
                 self._deliver(targets, 0, targets.width, run, index, cut, sender, now)
             else:
@@ -274,6 +295,8 @@ class Router:
         with nothing delivered.
         """
         deliveries, only = self._deliveries, targets.only
+        if targets.crowd is not None:
+            return cut if deliveries.left > 0 else index
         if targets.singly and targets.cost <= COST_AT_ONCE_MAX:
             if deliveries.left <= -deliveries.most:
                 return index
@@ -304,6 +327,12 @@ class Router:
             How far it came: `cut`, or less as there is no time for more.
         """
         deliveries = self._deliveries
+        if targets.crowd is not None:
+            waiting = answers if answers is not None else late
+            if waiting is not None and deliveries.left <= 0:
+                return index
+            _Crowded(self, targets.pieces(), run, index, sender, waiting).receive(now)
+            return index + 1
         cost, copied_bytes = targets.cost, targets.width * run.span(index, cut)
         if is_few := cost <= COST_AT_ONCE_MAX:
             cost = copied_bytes // BYTES_OF_DELIVERY
@@ -378,6 +407,7 @@ class Router:
             wide.sender,
             now,
             wide.reached,
+            tells=wide.tells,
         )
 
     def _deliver(
@@ -391,6 +421,8 @@ class Router:
         sender: Sender | None,
         now: int,
         reached: bool = False,
+        *,
+        tells: bool = True,
     ) -> bool:
         """Deliver to some of those whom messages reach.
 
@@ -398,9 +430,10 @@ class Router:
             first: of those, counted through plain subscriptions and queue groups.
             last: the one after the last.
             reached: whether somebody has them already.
+            tells: if nobody has them, and these are the last, tell the sender.
 
         Returns:
-            Whether somebody has them now. If nobody has and these are the last, the sender is told.
+            Whether somebody has them now.
         """
         plain, queues = targets.plain, targets.queues
         if last < targets.width or first:
@@ -425,26 +458,24 @@ class Router:
                     self._containment.contain(error, now)
         for group in queues:
             reached |= self._deliver_to_group(group, run, index, cut, sender, now)
-        if sender is not None and last == targets.width:
+        if sender is not None and tells and last == targets.width:
             if not reached:
-                told = sender.unanswered(run, index, cut)
-                self._deliveries.left -= told * _DELIVERIES_OF_UNANSWERED
+                self._tell_unanswered(run, index, cut, sender)
             elif _may_be_unanswered(targets):
                 self._tell_what_nobody_takes(targets, run, index, cut, sender)
         return reached
+
+    def _tell_unanswered(self, run: PubRun, start: int, stop: int, sender: Sender) -> None:
+        told = sender.unanswered(run, start, stop)
+        self._deliveries.left -= told * _DELIVERIES_OF_UNANSWERED
 
     def _tell_what_nobody_takes(
         self, targets: Targets, run: PubRun, start: int, stop: int, sender: Sender
     ) -> None:
         """Tell the sender of messages that reach only those who do not take them."""
-        reached = (*targets.plain, *chain.from_iterable(targets.queues))
         for index in range(start, stop):
-            if not run.reply(index):
-                continue
-            subject = run.subject(index)
-            if not any(_may_have(each, subject, sender) for each in reached):
-                told = sender.unanswered(run, index, index + 1)
-                self._deliveries.left -= told * _DELIVERIES_OF_UNANSWERED
+            if run.reply(index) and not _is_taken(targets, run.subject(index), sender):
+                self._tell_unanswered(run, index, index + 1, sender)
 
     def _deliver_to_clients(
         self,
@@ -525,7 +556,13 @@ class Router:
         """
         if self._generation != self._sublist.generation:
             self._forget()
-        targets, deliveries = self._all_targets(run.subject(0)), self._deliveries
+        for targets in self._all_targets(run.subject(0)).pieces():
+            yield from self._reached(targets, run, sender)
+
+    def _reached(
+        self, targets: Targets, run: PubRun, sender: Sender
+    ) -> Iterator[tuple[Subscription, bool]]:
+        deliveries = self._deliveries
         cost = DELIVERIES_OF_ONE_NOTED + run.span(0, 1) // BYTES_OF_DELIVERY
         for subscription in targets.plain:
             deliveries.left -= cost
@@ -541,14 +578,6 @@ class Router:
                 yield next(takers, others[0]), False
             elif members:
                 yield members[0], True
-
-    def listening(self, subject: bytes) -> Iterator[Subscription]:
-        """Iterate over the subscriptions that a subject reaches, with all members of queue
-        groups."""
-        if self._generation != self._sublist.generation:
-            self._forget()
-        targets = self._all_targets(subject)
-        return chain(targets.plain, *targets.queues)
 
     def give_up(self, incident: Incident, now: int) -> None:
         """Look again at who wants what."""
@@ -625,6 +654,12 @@ def _may_be_unanswered(targets: Targets) -> bool:
     return all(each.is_filtered for each in chain(targets.plain, *targets.queues))
 
 
+def _is_taken(targets: Targets, subject: bytes, sender: Sender) -> bool:
+    """Tell whether a message that somebody publishes is for any of those it reaches."""
+    reached = chain(targets.plain, chain.from_iterable(targets.queues))
+    return any(_may_have(each, subject, sender) for each in reached)
+
+
 def _cost_of_servers(targets: Targets, run: PubRun, start: int, stop: int) -> int:
     """Return what messages of the server's own cost, in deliveries, however few they reach."""
     if not targets.is_within:
@@ -656,14 +691,76 @@ class _Wide:
     start: int
     stop: int
     sender: Sender | None
-    answers: Answers
+    answers: Answers | None  # None to deliver to all at once
+    tells: bool = True
     next: int = 0  # of those that they reach
     reached: bool = False
 
     def receive(self, now: int) -> None:
         """Deliver to as many of them as a turn has time for."""
-        while self.next < self.targets.width and self.router.has_time:
+        if not self.go_on(now):
+            _put_off(self, self.answers)
+
+    def go_on(self, now: int) -> bool:
+        """Deliver to as many likewise; return whether all have them."""
+        while self.next < self.targets.width:
+            if self.answers is not None and not self.router.has_time:
+                return False
             self.router._deliver_part(self, now)
-        if self.next < self.targets.width:
-            self.answers.postpone(self)
-            self.answers.look_again()
+        return True
+
+
+@dataclass(slots=True, eq=False)
+class _Crowded:
+    """A message on its way to so many that they are read in pieces. Postponable likewise."""
+
+    router: Router
+    pieces: Iterator[Targets]
+    run: PubRun
+    index: int
+    sender: Sender | None
+    answers: Answers | None
+    piece: _Wide | None = None
+    reached: bool = False
+    asked: bool = True  # all so far may not take all that reaches them
+    taken: bool = False
+
+    def receive(self, now: int) -> None:
+        """Deliver to as many of them as a turn has time for."""
+        while self.answers is None or self.router.has_time:
+            if self.piece is None:
+                self.piece = self._following()
+                if self.piece is None:
+                    self._tell()
+                    return
+            if self.piece.go_on(now):
+                self._note(self.piece)
+                self.piece = None
+        _put_off(self, self.answers)
+
+    def _following(self) -> _Wide | None:
+        targets = next(self.pieces, None)
+        if targets is None:
+            return None
+        self.router.spend(max(targets.width, PIECE_MAX) // _READ_OF_DELIVERY)
+        index, sender, answers = self.index, self.sender, self.answers
+        return _Wide(self.router, targets, self.run, index, index + 1, sender, answers, tells=False)
+
+    def _note(self, piece: _Wide) -> None:
+        self.reached = self.reached or piece.reached
+        if self.sender is None or not self.asked:
+            return
+        self.asked = _may_be_unanswered(piece.targets)
+        if self.asked and not self.taken:
+            self.taken = _is_taken(piece.targets, self.run.subject(self.index), self.sender)
+
+    def _tell(self) -> None:
+        """Tell the sender if nobody has it."""
+        if self.sender is not None and not (self.reached and (self.taken or not self.asked)):
+            self.router._tell_unanswered(self.run, self.index, self.index + 1, self.sender)
+
+
+def _put_off(rest: _Wide | _Crowded, answers: Answers | None) -> None:
+    assert answers is not None, "otherwise it is done at once"
+    answers.postpone(rest)
+    answers.look_again()

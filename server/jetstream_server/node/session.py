@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from itertools import compress, repeat
+from itertools import chain, compress, islice, repeat
 from operator import attrgetter, is_
 from random import Random
 from typing import Any, Protocol
@@ -81,7 +81,7 @@ _PLACES_OF_REVIEWED = 8
 # that nobody takes. If it has more, it is looked among all that the reply reaches, so many of which
 # take 20 ms.
 _FEW_OWN = 16
-_LOOKED_FOR_OWN_MAX = 500_000
+_LOOKED_FOR_OWN_MAX = 200_000
 _RECEIVER = attrgetter("receiver")
 
 
@@ -466,6 +466,10 @@ class Session:
         )
         self._deliver(subscription, data, stop - start, stretch.now, content_bytes)
 
+    def may_hear(self, subject: bytes) -> bool:
+        """Tell whether one of its subscriptions may match a subject."""
+        return len(self._subscriptions) > _FEW_OWN or self._subscriptions.hears(subject)
+
     def receive_for_each(self, subscriptions: list[Subscription], stretch: Stretch) -> None:
         """Deliver published messages once for each of several subscriptions, none of which has
         ended; in one go, unless it may end now."""
@@ -625,7 +629,9 @@ class Session:
             if len(own) <= _FEW_OWN:
                 subscription = own.plain_to(reply)
             elif looked_at < _LOOKED_FOR_OWN_MAX:
-                reached = self.account.sublist.match(reply).plain
+                match = self.account.sublist.match(reply)
+                listeners = chain.from_iterable(piece.plain for piece in match.pieces())
+                reached = list(islice(listeners, _LOOKED_FOR_OWN_MAX - looked_at))
                 looked_at += len(reached)
                 are_own = map(is_, map(_RECEIVER, reached), repeat(self))
                 subscription = next(compress(reached, are_own), None)

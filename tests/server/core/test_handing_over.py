@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from jetstream_server.core.handing_over import OF_ONE_AT_ONCE, UNDER_WAY_AT_ONCE, HandingOver
-from jetstream_server.core.sublist import Match
+from jetstream_server.core.match import Match
 from jetstream_server.core.subscription import Stretch, Subscription
 
 

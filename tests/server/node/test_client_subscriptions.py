@@ -58,6 +58,13 @@ def test_what_is_denied(subscriptions: ClientSubscriptions, subject: bytes, queu
     assert fault is not None and "Subscription" in fault.text and not fault.closes
 
 
+def test_whether_a_subject_reaches_one_of_them(subscriptions: ClientSubscriptions) -> None:
+    subscriptions.add(Sub(b"a.*", b"", b"1"), OUTLET)
+    subscriptions.add(Sub(b"b", b"group", b"2"), OUTLET)
+    heard = [subject for subject in (b"a.b", b"a", b"b", b"b.c") if subscriptions.hears(subject)]
+    assert heard == [b"a.b", b"b"]
+
+
 def test_one_ends_at_once_or_after_so_many(subscriptions: ClientSubscriptions) -> None:
     one = subscriptions.add(Sub(b"a", b"", b"1"), OUTLET)
     assert subscriptions.limited(Unsub(b"2", 0)) is None

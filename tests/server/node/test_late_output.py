@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from jetstream_server.base.clock import MILLISECOND, MINUTE, SECOND
 from jetstream_server.core import deliveries, promises
+from jetstream_server.core import match as match_module
 from jetstream_server.core.wildcard_mapping import WildcardMapping
 from jetstream_server.jetstream.api.dispatch import Api
 from jetstream_server.jetstream.catalog.catalog import Catalog
@@ -128,11 +129,41 @@ def test_of_many_subjects_it_is_looked_up_whom_they_reach_as_turns_have_time(
     assert client.node.late.waiting
     if looked_up == 3:
         assert b'"seq"' not in make_waiting(client, make_client)
-        for _ in range(8):
+        for _ in range(20):
             client.say(b"")
     assert client.node.late.waiting
     assert b'"seq":' in other.say(publishes(20, 21, b"narrow"))
     assert client.node.late.waiting
+
+
+def test_who_has_few_subscriptions_is_asked_while_very_many_of_others_are_looked_at(
+    client: Any, make_client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(late_output, "_LOOKED_UP_OF_TURN", 1)
+    monkeypatch.setattr(late_output, "LATE_OF_ACCOUNT_MAX", 1000)
+    monkeypatch.setattr(match_module, "COLLECTED_AT_ONCE_MAX", LISTENERS // 2)
+    monkeypatch.setattr(match_module, "PIECE_MAX", 2)
+    others = {name: make_client(client.node) for name in (b"narrow", b"many", b"wide")}
+    for name, other in others.items():
+        other.connect(CONNECT)
+        other.say(b"SUB %b 1\r\n" % name)
+    others[b"many"].say(b"".join(b"SUB x %d\r\n" % sid for sid in range(2, 30)))
+    client.node.late._look_ups_left = 1  # of this turn, which is under way
+    client.say(publishes(0, 3))
+    late = client.node.late.waiting[client.session.account]
+    assert not late.is_looked_up
+    output = {name: other.say(publishes(3, 4, name)) for name, other in others.items()}
+    assert not late.is_looked_up
+    assert b"MSG narrow 1 " in output[b"narrow"]
+    # Of whoever has many it is not known, and who hears what is late is told of it first.
+    assert b"MSG many" not in output[b"many"]
+    while client.node.next_deadline() == 0:
+        client.say(b"")
+        for name, other in others.items():
+            output[name] += other.say(b"")
+    assert output[b"many"].count(b"MSG many 1") == 1
+    told = re.findall(rb'MSG wide 1 .*\r\n.*"seq":(\d+)', output[b"wide"])
+    assert told == sorted(told, key=int) and len(told) == 4
 
 
 def make_waiting(client: Any, make_client: Any) -> bytes:

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 from jetstream_server.base.errors import StoreError
+from jetstream_server.core import match as match_module
 from jetstream_server.core import sublist as sublist_module
 from jetstream_server.core.answers import Answers
 from jetstream_server.core.deliveries import (
@@ -16,8 +17,9 @@ from jetstream_server.core.deliveries import (
     NODES_OF_SUBJECT,
     Deliveries,
 )
+from jetstream_server.core.match import Match
 from jetstream_server.core.subject import matches
-from jetstream_server.core.sublist import Match, Sublist
+from jetstream_server.core.sublist import Sublist
 from jetstream_server.core.subscription import Stretch, Subscription
 from jetstream_server.node import router as router_module
 from jetstream_server.node.router import Router
@@ -279,6 +281,49 @@ def test_what_reaches_very_many_takes_turns_and_each_gets_it_once(sublist):
     assert turns.publish(run_of(b"a", b"b", b"a", b"a"), publisher) > 5
     assert all(each.messages == [0, 2, 3] for each in plain + groups)
     assert narrow.messages == [1] and publisher.unheard == []
+
+
+@pytest.mark.parametrize("asked", [16, 0])
+def test_what_reaches_more_than_are_collected_comes_to_all_of_them_in_turns(
+    sublist, monkeypatch, asked
+):
+    monkeypatch.setattr(match_module, "COLLECTED_AT_ONCE_MAX", 100)
+    monkeypatch.setattr(match_module, "PIECE_MAX", 20)
+    monkeypatch.setattr(match_module, "_PATTERNS_ASKED", asked)
+    turns = Turns(sublist, 50)
+    plain = [listen(sublist, b"a") for _ in range(250)]
+    groups = [listen(sublist, b"a", b"%d" % n) for n in range(70)]
+    shared = [
+        (listen(sublist, b"a", b"s%d" % n), listen(sublist, b"*", b"s%d" % n)) for n in (1, 2)
+    ]
+    narrow, publisher = listen(sublist, b"b.c"), Publisher()
+    assert turns.publish(run_of(b"a", b"b.c", b"a", b"a"), publisher) > 20
+    assert all(each.messages == [0, 2, 3] for each in plain + groups)
+    assert all(sorted(one.messages + other.messages) == [0, 2, 3] for one, other in shared)
+    assert narrow.messages == [1] and publisher.unheard == []
+
+
+@pytest.mark.parametrize("taken", [True, False])
+def test_the_publisher_is_told_of_what_no_one_of_very_many_takes(sublist, monkeypatch, taken):
+    monkeypatch.setattr(match_module, "COLLECTED_AT_ONCE_MAX", 10)
+    monkeypatch.setattr(match_module, "PIECE_MAX", 3)
+    for place in range(50):
+        choosy = Recorder()
+        choosy.chooses = lambda subscription, subject, sender, place=place: taken and place == 30
+        sublist.insert(Subscription(b"a", choosy, is_filtered=True))
+    turns, publisher = Turns(sublist, 50), Publisher()
+    turns.publish(run_of(b"a", b"a"), publisher)
+    assert publisher.unheard == ([] if taken else [0, 1])
+
+
+def test_the_publisher_is_told_of_what_reaches_only_itself(sublist, monkeypatch):
+    monkeypatch.setattr(match_module, "COLLECTED_AT_ONCE_MAX", 10)
+    turns, publisher = Turns(sublist, 50), Publisher()
+    publisher.echo = False
+    for _ in range(40):
+        listen(sublist, b"a", receiver=publisher)
+    turns.publish(run_of(b"a", b"a"), publisher)
+    assert publisher.unheard == [0, 1] and publisher.messages == []
 
 
 class ManyAtOnce(Recorder):

@@ -24,7 +24,7 @@ from typing import Any
 import pytest
 from jetstream_server.base.clock import MILLISECOND, MINUTE
 from jetstream_server.config.options import MappingDestination, ServerOptions, SubjectMapping
-from jetstream_server.core import answers, deliveries
+from jetstream_server.core import answers, deliveries, match
 from jetstream_server.core.subject import matches
 from jetstream_server.core.wildcard_mapping import WildcardMapping
 from jetstream_server.jetstream.api.dispatch import Api
@@ -562,6 +562,9 @@ def shorten(monkeypatch: pytest.MonkeyPatch, random: Random) -> None:
         (publishing, "MESSAGES_OF_TURN_MAX", [4, 30, 1000]),
         (late_output, "LATE_OF_ACCOUNT_MAX", [3, 5000]),
         (late_output, "_LOOKED_UP_OF_TURN", [2, 1000]),
+        (match, "COLLECTED_AT_ONCE_MAX", [1, 5, 20_000]),
+        (match, "PIECE_MAX", [1, 4, 2000]),
+        (match, "_PATTERNS_ASKED", [0, 16]),
         (answers, "OUTBOX_HIGH_BYTES", [3000, 1 << 20, 1 << 20]),
     ):
         if random.random() < 0.6:

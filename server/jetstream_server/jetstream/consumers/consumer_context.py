@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from jetstream_server.base.nuid import Nuid
 from jetstream_server.core.containment import Incident
+from jetstream_server.core.match import Match
 from jetstream_server.core.provenance import is_from_server
-from jetstream_server.core.sublist import Match
 from jetstream_server.core.subscription import Sender
 from jetstream_server.jetstream.configs.consumer_config import ConsumerConfig
 from jetstream_server.jetstream.consumers.consumer_advisory import ConsumerAdvisories

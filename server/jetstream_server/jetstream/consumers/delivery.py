@@ -20,8 +20,8 @@ from itertools import chain
 from typing import cast
 
 from jetstream_server.core.handing_over import BYTES_OF_ONE
+from jetstream_server.core.match import Match
 from jetstream_server.core.relay import REPLY_PREFIX, resolved
-from jetstream_server.core.sublist import Match
 from jetstream_server.core.subscription import Subscription
 from jetstream_server.jetstream.consumers.delivery_batch import DeliveryBatch
 from jetstream_server.jetstream.consumers.progress.progress import Progress
@@ -45,7 +45,7 @@ _UNITS_OF_SEND = 1 / 8  # of the workload
 def room_for_all(budget: int, *matches: Match) -> tuple[int, int]:
     """Return how many messages, and of how many bytes, a turn has time for, if each goes to
     everybody whom one of these reaches; a queue group counts as one."""
-    width = max(len(match.plain) + len(match.queues) for match in matches)
+    width = max(match.width for match in matches)
     if width <= 1:
         return sys.maxsize, budget
     return max(budget // (width * _FRAME_BYTES), 1), budget // width
@@ -55,7 +55,7 @@ def is_within(match: Match) -> bool:
     """Tell whether somebody is reached who is within the server, as a mirror is."""
     if match.only is not None:
         return match.only.outlet is None
-    return any(each.outlet is None for group in (match.plain, *match.queues) for each in group)
+    return any(each.outlet is None for each in match.some().subscriptions())
 
 
 class Delivery:
@@ -100,7 +100,9 @@ class Delivery:
         if subject.startswith(REPLY_PREFIX):
             match = resolved(match, subject)
         only = match.only
-        return match if only is not None and not only.closed else _open(match)
+        if match.crowd is not None or (only is not None and not only.closed):
+            return match  # of very many, those who are gone are passed over one by one
+        return _open(match)
 
     def permitted_match(self, subject: bytes) -> Match:
         """Return what a subject of this account reaches, without those who may not be sent what is
@@ -109,25 +111,20 @@ class Delivery:
         only = match.only
         if only is not None and not (only.is_filtered or only.closed):  # as nearly always
             return match
-        match = _open(match)
-        if not any(each.is_filtered for each in chain(match.plain, *match.queues)):
-            return match
-        plain = [each for each in match.plain if each.takes(subject, None)]
-        groups = [[each for each in group if each.takes(subject, None)] for group in match.queues]
-        return Match(plain, [tuple(group) for group in groups if group])
+        return match.changed(partial(_permitted, subject))
 
     def is_congested(self, match: Match) -> bool:
         """Tell whether everybody behind a match has too much unsent output."""
         only = match.only
         if only is not None:
             return self._is_behind(only)
-        return all(self._is_behind(sub) for group in (match.plain, *match.queues) for sub in group)
+        return all(self._is_behind(each) for each in match.some().subscriptions())
 
     def waits_for_flush(self, match: Match) -> bool:
         """Tell whether somebody behind a match has too much unsent output only because of what
         waits for a flush, if it is congested."""
-        subscriptions = chain(match.plain, *match.queues)
-        return any(sub.outlet is not None and not is_unread(sub.outlet) for sub in subscriptions)
+        reached = match.some().subscriptions()
+        return any(each.outlet is not None and not is_unread(each.outlet) for each in reached)
 
     def _is_behind(self, subscription: Subscription) -> bool:
         outlet = subscription.outlet
@@ -150,7 +147,7 @@ class Delivery:
         if self.under_way is not None or match.width > SENT_AT_ONCE_MAX:
             if self.under_way is None:
                 self.under_way = WideDelivery(self._send_to_listener)
-            return self.under_way.deliver([*match.plain, *match.queues], batch, picks, extra)
+            return self.under_way.deliver(match, batch, picks, extra)
         if only is not None:
             return self._send_to(only, batch, picks, extra)
         sent = 0
@@ -332,6 +329,17 @@ def _open(match: Match) -> Match:
         return match
     plain = [each for each in match.plain if not each.closed]
     groups = [[each for each in group if not each.closed] for group in match.queues]
+    return Match(plain, [tuple(group) for group in groups if group])
+
+
+def _permitted(subject: bytes, match: Match) -> Match:
+    """Return a match without those who are gone, and those who may not be sent what is published
+    to a subject."""
+    match = _open(match)
+    if not any(each.is_filtered for each in chain(match.plain, *match.queues)):
+        return match
+    plain = [each for each in match.plain if each.takes(subject, None)]
+    groups = [[each for each in group if each.takes(subject, None)] for group in match.queues]
     return Match(plain, [tuple(group) for group in groups if group])
 
 

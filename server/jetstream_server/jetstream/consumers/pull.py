@@ -15,7 +15,7 @@ from operator import itemgetter
 from jetstream_server import API_LEVEL
 from jetstream_server.base import limits
 from jetstream_server.base.clock import NEVER
-from jetstream_server.core.sublist import Match
+from jetstream_server.core.match import Match
 from jetstream_server.core.subscription import Stretch
 from jetstream_server.jetstream.consumers.consumer_context import ConsumerContext
 from jetstream_server.jetstream.consumers.dealing import deal, picked

@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from jetstream_server.base import limits
 from jetstream_server.core.handing_over import BYTES_OF_ONE
-from jetstream_server.core.sublist import Match
+from jetstream_server.core.match import Match
 from jetstream_server.core.subscription import Stretch
 from jetstream_server.jetstream.consumers.consumer_context import ConsumerContext
 from jetstream_server.jetstream.consumers.delivery import is_within, room_for_all
@@ -82,8 +82,8 @@ class Push:
         """Tell whether the subscription is there that makes this consumer deliver."""
         match = self._shared.delivery.permitted_match(self.subject)
         if not self._group:
-            return bool(match.plain)
-        return any(members[0].queue == self._group for members in match.queues)
+            return match.only is not None or bool(match.some().plain)
+        return bool(match.group(self._group))
 
     def receive(self, stretch: Stretch) -> None:
         """Take answers to flow control questions."""
@@ -109,8 +109,8 @@ class Push:
             return
         match = shared.delivery.permitted_match(self.subject)
         workload = shared.stream.context.workload
-        if match.size > 1:  # each is asked whether it reads
-            workload.spend(match.size / _ASKED_OF_UNIT)
+        if match.only is None:  # each is asked whether it reads
+            workload.spend(match.some().size / _ASKED_OF_UNIT)
         budget, offers, enough = TURN_BYTES, 0, workload.used + UNITS_AT_ONCE
         within = is_within(match)
         while True:

@@ -1,6 +1,6 @@
 """What one consumer has yet to deliver to very many, in its order.
 
-Twenty thousand subscriptions may hear a deliver subject or an inbox, and to deliver to one takes
+Any number of subscriptions may hear a deliver subject or an inbox, and to deliver to one takes
 some 12 microseconds, however little that is. So each turn delivers to some of them, and the
 consumer takes up nothing else before all have it: each of them gets everything, in its order. What
 waits is a copy: the store may have changed the bytes by then.
@@ -10,15 +10,17 @@ from __future__ import annotations
 
 from array import array
 from collections import deque
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 
+from jetstream_server.core.match import Match
 from jetstream_server.core.subscription import Subscription
 from jetstream_server.jetstream.consumers.delivery_batch import DeliveryBatch
 from jetstream_server.kernels.record_format import PREFIX_BYTES
 from jetstream_server.store.ports import Window
 
 SENT_AT_ONCE_MAX = 300  # in a turn, of one consumer
+_SENT_OF_PIECE = 20  # in the time in which some more of very many are looked up
 
 Addressee = Subscription | tuple[Subscription, ...]  # a queue group gets each message once
 
@@ -28,14 +30,26 @@ class _Copies:
     """Messages on their way to many.
 
     Attributes:
-        next: the place of the first listener that does not have them.
+        pieces: of those listeners that come later.
+        listeners: those whose turn it is.
+        next: the place of the first of these who does not have them.
     """
 
-    listeners: list[Addressee]
+    pieces: Iterator[Match]
     batch: DeliveryBatch
     picks: array[int] | None
     extra: bytes
+    listeners: list[Addressee] = field(default_factory=list)
     next: int = 0
+
+    def follow(self) -> bool:
+        """Go on with another piece once all of one have them; tell whether there is one."""
+        piece = next(self.pieces, None)
+        self.listeners, self.next = [], 0
+        if piece is not None:
+            self.listeners += piece.plain
+            self.listeners += piece.queues
+        return piece is not None
 
 
 class WideDelivery:
@@ -58,18 +72,19 @@ class WideDelivery:
 
     def deliver(
         self,
-        listeners: list[Addressee],
+        match: Match,
         batch: DeliveryBatch,
         picks: array[int] | None,
         extra: bytes,
     ) -> int:
-        """Deliver messages behind all that waits; return the bytes of them."""
-        self._waiting.append(_Copies(listeners, batch, picks, extra))
+        """Deliver messages to all that a match reaches, behind all that waits; return the bytes of
+        them."""
+        copies = _Copies(match.pieces(), batch, picks, extra)
+        copies.follow()
+        self._waiting.append(copies)
         if len(self._waiting) == 1:
             self.go_on()
         if self._waiting:
-            copies = self._waiting[-1]
-            assert isinstance(copies, _Copies), "nothing came behind it"
             copies.batch = _kept(batch)
         return sum(batch.window.sizes[: batch.count])
 
@@ -95,7 +110,10 @@ class WideDelivery:
                 if not (isinstance(listener, Subscription) and listener.closed):
                     self._send_to(listener, first.batch, first.picks, first.extra)
             if stop >= len(first.listeners):
-                self._waiting.popleft()
+                if first.follow():
+                    left -= _SENT_OF_PIECE
+                else:
+                    self._waiting.popleft()
 
     def finish(self) -> None:
         """Deliver all of it: there is no other turn."""

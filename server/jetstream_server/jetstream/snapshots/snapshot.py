@@ -270,7 +270,7 @@ class Snapshot:
         its inbox would take the chunks for answers to another request.
         """
         match = self._context.sublist.match(self._deliver)
-        return any(each.subject == self._deliver for each in match.plain)
+        return any(each.subject == self._deliver for each in match.some().plain)
 
     def _begin(self) -> None:
         self._is_sending = True

@@ -200,7 +200,7 @@ class ServiceRequest:
     def _has_other_interest(self, subject: bytes) -> bool:
         """Tell whether anybody else took a request, or another import will say that none did."""
         match = self._service.importer.sublist.match(subject)
-        if match.queues:
+        if match.crowd is not None or match.queues:
             return True
         first = None
         for other in [each.receiver for each in match.plain]:

@@ -19,9 +19,10 @@ from random import Random
 from typing import Protocol
 
 from jetstream_server.base.nuid import Nuid
+from jetstream_server.core.match import Match
 from jetstream_server.core.provenance import OWN_INBOX, is_from_server
 from jetstream_server.core.relay import REPLY_PREFIX, resolved
-from jetstream_server.core.sublist import Match, Sublist
+from jetstream_server.core.sublist import Sublist
 from jetstream_server.core.subscription import Sender, Stretch, Subscription
 from jetstream_server.jetstream.output import Output
 from jetstream_server.kernels.parts import PartedNames, PartedSequences

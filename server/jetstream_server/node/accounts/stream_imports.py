@@ -247,6 +247,10 @@ class Shadow:
         except Exception as error:
             self.importer.containment.contain(error, now)
 
+    def may_hear(self, subject: bytes) -> bool:
+        """Tell whether a client behind it may hear what is published here: that is not known."""
+        return True
+
     def receive_for_each(self, subscriptions: list[Subscription], stretch: Stretch) -> None:
         """Deliver messages once for each subscription. It stands for one, so that is once."""
         self.receive(stretch)

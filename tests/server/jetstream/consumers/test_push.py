@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from jetstream_server.base.clock import MILLISECOND, SECOND
+from jetstream_server.core import match as match_module
 from jetstream_server.core.subscription import Stretch
 from jetstream_server.jetstream.consumers import push
 from jetstream_server.protocol.ops import PubRun
@@ -52,9 +53,13 @@ def test_every_plain_subscriber_gets_a_copy(filled, make_client):
     assert payloads(account.client) == payloads(other) == [b"1", b"2", b"3"]
 
 
+@pytest.mark.parametrize("collected", [20_000, 0])
 @pytest.mark.parametrize("group", ["", "q"])
-def test_who_may_not_be_sent_what_is_published_there_is_sent_nothing(filled, make_client, group):
+def test_who_may_not_be_sent_what_is_published_there_is_sent_nothing(
+    filled, make_client, group, collected, monkeypatch
+):
     """A client to whom `d.secret` is denied listened to `d.*` and was sent all."""
+    monkeypatch.setattr(match_module, "COLLECTED_AT_ONCE_MAX", collected)
     account, stream = filled
     restricted, other = make_client(), make_client()
     restricted.chooses = lambda subscription, subject, sender: subject != b"d.secret"

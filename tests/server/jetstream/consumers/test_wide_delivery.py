@@ -8,6 +8,9 @@ from random import Random
 from typing import Any
 
 import pytest
+from jetstream_server.core import match as match_module
+from jetstream_server.core.match import Match
+from jetstream_server.core.subscription import Subscription
 from jetstream_server.jetstream.consumers import delivery, wide_delivery
 from jetstream_server.jetstream.consumers.consumer import Consumer
 from jetstream_server.jetstream.consumers.delivery_batch import DeliveryBatch
@@ -38,6 +41,12 @@ def batch_of(buffer: bytearray, *payloads: bytes) -> DeliveryBatch:
     return DeliveryBatch(window, len(payloads) - 1, 1, 1, 0)
 
 
+def groups(count: int) -> list[tuple[Subscription, ...]]:
+    """Return so many groups of one member."""
+    nobody: Any = None
+    return [(Subscription(b"d", nobody, queue=b"%d" % each),) for each in range(count)]
+
+
 class Sent:
     """Notes what is sent to whom."""
 
@@ -57,12 +66,12 @@ class Sent:
 def test_what_waits_is_a_copy_and_all_get_it_in_order() -> None:
     sent, buffer = Sent(), bytearray()
     wide = WideDelivery(sent)
-    listeners: list[Any] = [[name] for name in range(10)]  # groups
+    listeners = groups(10)
     said: list[str] = []
-    wide.deliver(listeners, batch_of(buffer, b"one", b"two", b"beyond"), None, b"")
+    wide.deliver(Match([], listeners), batch_of(buffer, b"one", b"two", b"beyond"), None, b"")
     assert [who for who, _ in sent.sent] == listeners[:4]
     wide.follow(lambda: said.append(f"status after {len(sent.sent)}"))
-    wide.deliver(listeners[:1], batch_of(buffer, b"three", b""), None, b"")
+    wide.deliver(Match([], listeners[:1]), batch_of(buffer, b"three", b""), None, b"")
     buffer[:] = bytes(len(buffer))
     turns = 1
     while not wide.is_over:
@@ -78,8 +87,7 @@ def test_it_can_be_ended(finishes: bool) -> None:
     sent = Sent()
     wide = WideDelivery(sent)
     said: list[int] = []
-    groups: list[Any] = [[name] for name in range(30)]
-    wide.deliver(groups, batch_of(bytearray(), b"x", b""), None, b"")
+    wide.deliver(Match([], groups(30)), batch_of(bytearray(), b"x", b""), None, b"")
     wide.follow(lambda: said.append(1))
     wide.finish() if finishes else wide.drop()
     assert wide.is_over and said == [1]
@@ -103,10 +111,13 @@ def advances(
     return counts
 
 
+@pytest.mark.parametrize("collected", [20_000, 5])
 @pytest.mark.parametrize("seed", range(10))
 def test_who_listens_to_a_push_consumer_gets_all_whatever_happens_meanwhile(
-    account: Any, make_client: Any, monkeypatch: pytest.MonkeyPatch, seed: int
+    account: Any, make_client: Any, monkeypatch: pytest.MonkeyPatch, seed: int, collected: int
 ) -> None:
+    monkeypatch.setattr(match_module, "COLLECTED_AT_ONCE_MAX", collected)
+    monkeypatch.setattr(match_module, "PIECE_MAX", 3)
     random, gone = Random(seed), set[int]()
 
     def happens() -> None:
