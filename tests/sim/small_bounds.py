@@ -79,6 +79,7 @@ _STRUCTURES = {
     "_PATTERNS_LOOKED_FOR": [1],
     "_PIECE_ENTRIES": [1, 4],
     "PIECE_MAX": [1, 3],
+    "_PIECE_MAX": [1, 3],
     "_TUPLE_MEMBERS_MAX": [1],
     "_BULK_MAX": [1, 3],
     # how much is read, told or stored together

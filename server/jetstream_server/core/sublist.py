@@ -17,11 +17,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from typing import Protocol, TypeAlias, TypeVar, cast
+from itertools import chain
+from typing import Protocol, cast
 
-from jetstream_server.core.match import Groups, Match, Members, match_of
-from jetstream_server.core.subject import is_literal, overlaps
+from jetstream_server.core.match import Match, Members, match_of
+from jetstream_server.core.subject import is_literal
 from jetstream_server.core.subscription import Receiver, Subscription
+from jetstream_server.core.tree_walk import ByNameT, Named, Piece, walk
 from jetstream_server.kernels.parts import PartedOrder
 from jetstream_server.kernels.trie import TrieNode, descend
 
@@ -51,8 +53,6 @@ _TUPLE_MEMBERS_MAX = 32
 # What follows a node, and the groups that end there, are in one dictionary until they are so many,
 # and in several from then on: a dictionary that grows copies all that is in it.
 NAMES_ALONE_MAX = 10_000
-ByNameT = TypeVar("ByNameT")
-_Named: TypeAlias = "dict[bytes, ByNameT] | PartedOrder[bytes, ByNameT]"
 
 
 def _child(node: TrieNode, token: bytes) -> TrieNode | None:
@@ -80,7 +80,7 @@ def _grow(node: TrieNode, token: bytes) -> TrieNode:
     return child
 
 
-def _with_name(named: _Named[ByNameT] | None, name: bytes, value: ByNameT) -> _Named[ByNameT]:
+def _with_name(named: Named[ByNameT] | None, name: bytes, value: ByNameT) -> Named[ByNameT]:
     """Return what has a value by a new name as well."""
     if named is None:
         return {name: value}
@@ -109,41 +109,6 @@ def _prune(node: TrieNode, token: bytes) -> None:
 def _is_wild(token: bytes) -> bool:
     """Tell whether this is all that is left of a subject, and has wildcards."""
     return b"." in token and not is_literal(token)
-
-
-def _children(node: TrieNode) -> Iterator[TrieNode]:
-    if node.literals is not None:
-        yield from node.literals.values()
-    if node.wild is not None:
-        yield from node.wild.values()
-    if node.star is not None:
-        yield node.star
-    if node.tail is not None:
-        yield node.tail
-
-
-def _overlapping_children(node: TrieNode, token: bytes, *, is_rest: bool) -> list[TrieNode]:
-    """Return the nodes below one by tokens that overlap a token of a pattern, or all that is left
-    of one; those by `>` aside, unless everything below it does."""
-    if token == b">":
-        below, waiting = list[TrieNode](), list(_children(node))
-        while waiting:
-            below.append(child := waiting.pop())
-            waiting.extend(_children(child))
-        return [each for each in below if each is not node.tail]
-    children: list[TrieNode] = []
-    if is_rest:
-        for keys in (node.literals, node.wild):
-            if keys is not None:
-                children += [child for key, child in keys.items() if overlaps(key, token)]
-    elif node.literals is not None:
-        if token == b"*":
-            children += node.literals.values()
-        elif token in node.literals:
-            children.append(node.literals[token])
-    if node.star is not None and b"." not in token:
-        children.append(node.star)
-    return children
 
 
 def _has_subscriptions(node: TrieNode) -> bool:
@@ -183,22 +148,6 @@ def _discard(node: TrieNode, sub: Subscription) -> bool:
     elif left is not members:
         node.queues[sub.queue] = left
     return True
-
-
-def _subscriptions(node: TrieNode) -> Iterator[Subscription]:
-    for members in _members(node):
-        yield from members
-
-
-def _members(node: TrieNode) -> Iterator[Members]:
-    """Yield those without a queue, and those of each group. Of groups that come or go meanwhile
-    some are among them, and some are not."""
-    if node.plain is not None:
-        yield node.plain
-    if node.queues is not None:
-        queues: Groups = node.queues
-        for some in (queues,) if isinstance(queues, dict) else tuple(queues.parts):
-            yield from tuple(some.values())
 
 
 def _with(members: Members | None, sub: Subscription) -> Members:
@@ -346,18 +295,13 @@ class Sublist:
 
     def overlapping(self, pattern: bytes) -> list[Subscription]:
         """Return the subscriptions that some subject reaches which matches a pattern as well."""
-        level, reached = [self._root], list[TrieNode]()
-        for place, token in enumerate(pattern.split(b".", TREE_TOKENS_MAX)):
-            below: list[TrieNode] = []
-            for node in level:
-                if node.tail is not None:
-                    reached.append(node.tail)
-                below += _overlapping_children(node, token, is_rest=place == TREE_TOKENS_MAX)
-            level = below
-            if token == b">":
-                break
-        found = [node for node in reached + level if _has_subscriptions(node)]
-        return [sub for node in found for sub in _subscriptions(node)]
+        return [sub for _, found in self.overlapping_in_pieces(pattern) for sub in found]
+
+    def overlapping_in_pieces(self, pattern: bytes) -> Iterator[Piece]:
+        """Iterate over them, some at a time. Of those that come or go meanwhile some are among
+        them, and some are not."""
+        tokens = pattern.split(b".", TREE_TOKENS_MAX)
+        return walk(self._root, tokens, TREE_TOKENS_MAX)
 
     def match(self, subject: bytes) -> Match:
         """Return what a message published to `subject` reaches.
@@ -463,23 +407,7 @@ class Sublist:
     def __iter__(self) -> Iterator[Subscription]:
         """Iterate over all subscriptions. Of those that come or go meanwhile some are among them,
         and some are not."""
-        waiting = [self._root]
-        following: list[dict[bytes, TrieNode]] = []  # of those nodes that very many follow
-        while waiting or following:
-            if not waiting:
-                waiting.extend(following.pop().values())
-                continue
-            node = waiting.pop()
-            for members in _members(node):
-                parts = (members,) if isinstance(members, tuple) else tuple(members.parts)
-                for part in parts:
-                    yield from tuple(part)
-            for named in (node.literals, node.wild):
-                if isinstance(named, dict):
-                    waiting.extend(named.values())
-                elif named is not None:
-                    following += named.parts
-            waiting += [each for each in (node.star, node.tail) if each is not None]
+        return chain.from_iterable(found for _, found in self.overlapping_in_pieces(b">"))
 
     def _changed(self, *subjects: bytes) -> None:
         self.generation += 1

@@ -8,15 +8,17 @@ what is imported a little later.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from jetstream_server.base.clock import MILLISECOND
 from jetstream_server.core.containment import Incident
 from jetstream_server.core.subscription import Subscription
+from jetstream_server.core.tree_walk import Piece
 from jetstream_server.node.accounts.account import Account
 from jetstream_server.node.accounts.stream_imports import StreamImport
 
 SHADOWS_OF_TURN = 500  # of some ten microseconds
+_LOOKED_AT_OF_SHADOW = 20  # in the time in which one is made
 _PAUSE_NS = MILLISECOND
 
 
@@ -32,12 +34,13 @@ class Joining:
         self._links = deque(links)
         self._account = account
         self._link: StreamImport | None = None
-        self._subscriptions: list[Subscription] = []
+        self._pieces: Iterator[Piece] | None = None
+        self._subscriptions: list[Subscription] = []  # of one piece, the last one first
 
     @property
     def is_over(self) -> bool:
         """Return whether all are joined, or given up."""
-        return not self._links and not self._subscriptions
+        return not self._links and self._pieces is None and not self._subscriptions
 
     def begin(self) -> None:
         """Join those for which there is time at once."""
@@ -50,7 +53,7 @@ class Joining:
         """Give up the links that are not joined yet, as they would lack shadows."""
         links = [self._link, *self._links] if self._link is not None else [*self._links]
         self._links.clear()
-        self._subscriptions.clear()
+        self._subscriptions, self._pieces = [], None
         for link in links:
             link.give_up(incident, now)
 
@@ -64,11 +67,22 @@ class Joining:
                 subscription = self._subscriptions.pop()
                 if not subscription.closed:
                     self._link.inserted(subscription)
+            elif self._pieces is not None:
+                left -= self._follow(self._pieces) // _LOOKED_AT_OF_SHADOW
             elif self._links:
                 self._link = self._links.popleft()
-                self._subscriptions = self._link.overlapping()
-                self._subscriptions.reverse()  # they are taken from the end
+                self._pieces = self._link.overlapping()
             else:
                 return
         self._account.timers.schedule(self, now + _PAUSE_NS)
         self._account.stir()
+
+    def _follow(self, pieces: Iterator[Piece]) -> int:
+        """Look at some more of those that may overlap with the link; return at how many."""
+        looked_at, found = next(pieces, (0, None))
+        if found is None:
+            self._pieces = None
+        else:
+            found.reverse()
+            self._subscriptions = found
+        return looked_at

@@ -12,13 +12,16 @@ services is not shadowed: an import of `>` must not make one account serve anoth
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from jetstream_server.base.errors import StoreError
 from jetstream_server.core.containment import Incident
 from jetstream_server.core.relay import REPLY_PREFIX
 from jetstream_server.core.subscription import Outlet, Sender, Stretch, Subscription
+from jetstream_server.core.tree_walk import Piece
 from jetstream_server.core.wildcard_mapping import WildcardMapping, intersection
+from jetstream_server.kernels.parts import PartedOrder
 from jetstream_server.node.accounts.service_imports import ServiceImport, ServiceRequest
 from jetstream_server.node.accounts.service_replies import ACK_PREFIX
 from jetstream_server.protocol.ops import PubRun
@@ -53,7 +56,7 @@ class StreamImport:
         self._mapping = mapping
         self._renaming = ImportRenaming(mapping)
         self._allows_trace = allows_trace
-        self._shadows: dict[Subscription, Subscription] = {}
+        self._shadows: PartedOrder[Subscription, Subscription] = PartedOrder()
         self._is_open = False
         self.outage = ""
 
@@ -75,18 +78,20 @@ class StreamImport:
     def open(self) -> None:
         """Begin, with the subscriptions that are there and those to come."""
         self.begin()
-        for subscription in self.overlapping():
-            self.inserted(subscription)
+        for _, found in self.overlapping():
+            for subscription in found:
+                self.inserted(subscription)
 
     def begin(self) -> None:
         """Begin with the subscriptions that are to come."""
         self._is_open = True
         self._importer.sublist.watch(self._mapping.target, self)
 
-    def overlapping(self) -> list[Subscription]:
-        """Return the subscriptions that are there and may be sent imported messages; none once it
-        has ended."""
-        return self._importer.sublist.overlapping(self._mapping.target) if self._is_open else []
+    def overlapping(self) -> Iterator[Piece]:
+        """Iterate over the subscriptions that are there and may be sent imported messages; there
+        are none once it has ended."""
+        if self._is_open:
+            yield from self._importer.sublist.overlapping_in_pieces(self._mapping.target)
 
     def close(self) -> None:
         """End; no shadow stays."""
@@ -99,7 +104,7 @@ class StreamImport:
         exporter's list."""
         self._end()
         shadows = list(self._shadows.values())
-        self._shadows.clear()
+        self._shadows = PartedOrder()
         for shadow in shadows:
             shadow.closed = True
         return self._exporter, shadows
@@ -128,7 +133,7 @@ class StreamImport:
         shadow = Shadow(sub, self._importer, self._renaming, allows_trace=self._allows_trace)
         # A subject that is renamed has to be renamed message by message, not in encoded frames.
         outlet = shadow if sub.outlet is not None and self._mapping.is_identity else None
-        self._shadows[sub] = Subscription(
+        added = Subscription(
             self._mapping.reverse(part),
             shadow,
             queue=sub.queue,
@@ -137,15 +142,17 @@ class StreamImport:
             weight=_DELIVERIES_OF_SHADOW,
             is_filtered=True,
         )
+        self._shadows.add(sub, added)
         told = self._exporter.sublist.told
-        self._exporter.sublist.insert(self._shadows[sub])
+        self._exporter.sublist.insert(added)
         self._importer.sublist.told += self._exporter.sublist.told - told
 
     def removed(self, sub: Subscription) -> None:
         """Remove the shadow of a subscription that is gone."""
         try:
-            shadow = self._shadows.pop(sub, None)
+            shadow = self._shadows.get(sub)
             if shadow is not None:
+                self._shadows.discard(sub)
                 self._exporter.sublist.remove(shadow)
         except Exception as error:
             self._importer.containment.contain(error, 0)
