@@ -228,6 +228,8 @@ class MemoryStore:
             _note(removed, start, self.first_seq)
         if limits.max_msgs_per_subject > 0:
             removed += self._enforce_per_subject(limits.max_msgs_per_subject)
+            if self._is_looking or self._overfull:
+                return removed  # what that has yet to remove makes room for messages at the front
         start, left = self.first_seq, _REMOVED_AT_ONCE
         if limits.max_msgs >= 0:
             excess = len(self._messages) - limits.max_msgs

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from random import Random
 from typing import Any
@@ -70,6 +71,23 @@ def test_limits():
     assert store.enforce(Limits(max_bytes=60), 0) == [(7, 8)]
     assert store.enforce(Limits(max_age_ns=5), 12) == [(8, 9)]
     assert store.enforce(Limits(max_bytes=0), 12) == [(9, 11)]
+
+
+@pytest.mark.parametrize("others", [Limits(max_msgs=1000), Limits(max_bytes=20_000)])
+def test_what_has_room_once_subjects_are_trimmed_stays(others):
+    """A call trims 2,500 messages; then what was in front went for the count of the rest."""
+    store = MemoryStore()
+    store.append(b"keep", b"", b"", 1)
+    for _ in range(6000):
+        store.append(b"a", b"", b"", 1)
+    limits = replace(others, max_msgs_per_subject=5)
+    calls = 1
+    store.enforce(limits, 2)
+    while store.exceeds(limits):
+        store.enforce(limits, 2)
+        calls += 1
+    assert store.subject_counts(b">") == {b"keep": 1, b"a": 5}
+    assert calls > 2
 
 
 def test_windows_feed_the_deliveries_kernel():
