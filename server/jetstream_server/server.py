@@ -441,7 +441,7 @@ def _advertised(node: Node, options: ServerOptions) -> Listener:
 def _joined(node: Node) -> Iterator[int]:
     """Wait until subscriptions that are there hear what is imported from now on, and clients are
     looked at under the new rules."""
-    while node.links.are_joining or node.successions:
+    while node.links.are_joining or node.successions.are_any:
         yield UNITS_OF_STEP
 
 

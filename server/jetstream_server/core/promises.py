@@ -40,7 +40,7 @@ class Promises:
     def __init__(self) -> None:
         self.arrivals = 0
         # The accounts in which something was promised, of which it was not said yet who asked.
-        self._unclaimed: dict[object, None] = {}
+        self.unclaimed: dict[object, None] = {}
         self._fresh: dict[object, _Promised] = {}  # since the last flush began
         self._in_flush: dict[object, _Promised] = {}
         # The disk has it, and turns deliver it as they have time.
@@ -71,20 +71,18 @@ class Promises:
     def make(self, units: float, account: object) -> None:
         """Promise something that is worth so much."""
         self._fresh.setdefault(account, _Promised()).units += units
-        self._unclaimed[account] = None
+        self.unclaimed[account] = None
         if account not in self._much and self.units(account) > PROMISED_UNITS_MAX:
             self._much.add(account)
 
     def made_for(self, client: object) -> None:
         """Note who has asked for what was promised since this was noted last, None for nobody in
         particular."""
-        if not self._unclaimed:
-            return
-        for account in self._unclaimed:
+        for account in self.unclaimed:
             if client is not None and account in self._fresh:
                 self._fresh[account].clients.add(client)
                 self._asked.setdefault(client, set()).add(account)
-        self._unclaimed.clear()
+        self.unclaimed.clear()
 
     def flush_began(self) -> None:
         """What was promised so far leaves with a flush."""

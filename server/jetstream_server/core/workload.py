@@ -65,6 +65,7 @@ class Workload:
         timer_units: what this turn takes on for the timers of each account, and for its consumers.
         waiting: those who want something taken on; whoever got nothing in this turn comes first, in
             the order in which they asked.
+        may_be_due: somebody is put off, and waits perhaps just for another turn.
         turn: its number.
         handing: of messages from consumers to others within the server.
         promises: of what reaches very many, or is stored again.
@@ -80,6 +81,7 @@ class Workload:
         self.is_short = False
         self.timer_units = float(UNITS_OF_TIMERS)
         self.waiting: list[Waiting] = []
+        self.may_be_due = False
         self._unserved = 0  # of them, how many got nothing in this turn
         self._held_up: list[Waiting] = []  # until the disk is not behind any more
         self._put_off: set[object] = set()  # clients that go on in this turn, having waited
@@ -120,7 +122,7 @@ class Workload:
             self._served.clear()
         if self._put_off:
             self._put_off.clear()
-        if self.is_short:
+        if self.is_short or not self.may_be_due:
             return
         if self._held_up and not self.is_held:
             self.waiting = self._held_up + self.waiting
@@ -136,6 +138,7 @@ class Workload:
         if self.waiting:
             self._most_of_put_off = self._long if has_fresh else self._most
             self._go_on()
+        self.may_be_due = bool(self.waiting or self._held_up or self._promised)
 
     def _shorten(self, *, is_short: bool) -> None:
         self.is_short = is_short
@@ -234,6 +237,7 @@ class Workload:
             makes_files: what waits does, so it waits for the disk as well.
         """
         waiting = (go_on, client)
+        self.may_be_due = True
         if makes_files and self.is_held:
             self._held_up.append(waiting)
         elif self.promises.holds_up(client):

@@ -334,9 +334,10 @@ class Node:
         """Do everything that is to be done at `now`."""
         self.to_read = READ_OF_TURN_MAX
         workload = self.workload
-        self._weigh_held()
-        hears = bool(self._fed or self._strangers)
-        is_due = workload.is_due
+        if self._held_count > HELD_MAX or workload.is_laden:
+            self._weigh_held()
+        hears = self._fed.is_any or self._strangers.is_any
+        is_due = workload.may_be_due and workload.is_due
         has_fresh = (is_due or workload.was_long) and (
             self._fed.has_fresh or self._strangers.has_fresh
         )
@@ -354,8 +355,11 @@ class Node:
             if self._given_up or self._followed:
                 self._forget_given_up()
         self._deliveries.begin(part=PART_OF_FRESH if is_short else 1)
-        self._shares.begin()
-        self._run_sessions(now, is_short=is_short)
+        # As many as may be heard in one turn of the node.
+        if self._fed.is_any:
+            self._fed.take_turn(self._hear, self._deliveries, now, is_short=is_short)
+        if self._strangers.is_any:
+            self._strangers.take_turn(self._hear, self._deliveries, now, is_short=is_short)
         if self.late.waiting:
             self._send_late(now)
         if self._timers.next_at <= now:
@@ -365,36 +369,30 @@ class Node:
             self.tell(self.lame_duck.run, now)
         if self.chronicle is not None and self.chronicle.next_at <= now:
             self.tell(self.chronicle.run, now)
-        self._run_accounts(now)
+        if self._stirred or self._late_accounts or self._account_timers.next_at <= now:
+            self._run_accounts(now)
         # Until the next turn is over: much comes between turns, as when connections end.
         self._given_up_left = GIVEN_UP_OF_TURN_MAX
         self._reviewed_left = REVIEWED_OF_TURN_MAX
         self._has_flushed = False
         workload.end(is_long=self._deliveries.are_spent)
 
-    def _run_sessions(self, now: int, *, is_short: bool) -> None:
-        """Give sessions that were fed their turn, as many as may be heard in one turn of the
-        node."""
-        for sessions in (self._fed, self._strangers):
-            sessions.take_turn(self._hear, self._are_deliveries_spent, now, is_short=is_short)
-
     def _hear(self, session: Session, ops_max: int, now: int) -> int:
         promises = self.workload.promises
-        promises.made_for(None)  # whatever it was, it was not for this client
+        if promises.unclaimed:
+            promises.made_for(None)  # whatever it was, it was not for this client
         try:
-            settled = self.successions.settle(session) if self.successions else 0
+            settled = self.successions.settle(session) if self.successions.are_any else 0
             acted_on = settled + session.run(now, ops_max)
         except Exception as error:
             self.containment.contain(error, now)
             acted_on = 1
-        promises.made_for(session.answers)
+        if promises.unclaimed:
+            promises.made_for(session.answers)
         if session.left and session.is_over:
             self._forget_session(session, session.left, now)
             acted_on += OPS_OF_FAREWELL
         return acted_on
-
-    def _are_deliveries_spent(self) -> bool:
-        return self._deliveries.are_spent
 
     def review(self, session: Session, subscriptions: list[Subscription]) -> None:
         """Have a session look at these subscriptions again, as turns have time for it."""
@@ -462,13 +460,16 @@ class Node:
                 self._run_account(account, now)
 
     def _run_account(self, account: Account, now: int) -> None:
-        self.workload.promises.made_for(None)
+        promises = self.workload.promises
+        if promises.unclaimed:
+            promises.made_for(None)
         if self._shares.are_spent:
             account.put_off(now)
             self._late_accounts[account] = None
         else:
             self._shares.run(account, now)
-        self.workload.promises.made_for(account.output)
+        if promises.unclaimed:
+            promises.made_for(account.output)
         output, rounds = account.output, 0
         while output.sends and rounds < _ROUNDS_MAX:
             rounds += 1
@@ -488,11 +489,11 @@ class Node:
 
     def next_deadline(self) -> int | None:
         """Return when `run` has something to do although nothing arrives."""
-        if self._stirred or self._late_accounts or self._fed or self._strangers:
+        if self._stirred or self._late_accounts or self._fed.is_any or self._strangers.is_any:
             return 0
         if self._given_up or self._followed or self._reviewed or self.late.waiting:
             return 0
-        if self.workload.is_due:
+        if self.workload.may_be_due and self.workload.is_due:
             return 0
         deadline, other = self._timers.next_at, self._account_timers.next_at
         if other < deadline:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from jetstream_server.core.deliveries import Deliveries
 from jetstream_server.node.session import Session
 
 # The largest and the smallest share; to come to a session takes as long as an operation.
@@ -29,6 +30,9 @@ class SessionQueue:
 
     Args:
         ops_max: what a turn takes on, of all together.
+
+    Attributes:
+        is_any: somebody has something to act on.
     """
 
     def __init__(self, ops_max: int) -> None:
@@ -37,9 +41,7 @@ class SessionQueue:
         self._fresh: dict[Session, None] = {}  # noted since the last turn
         self._waiting: dict[Session, None] = {}  # the longest first
         self._passed_over = 0  # turns in a row in which none of those was heard
-
-    def __bool__(self) -> bool:
-        return bool(self._fresh or self._waiting or self._late)
+        self.is_any = False
 
     @property
     def has_fresh(self) -> bool:
@@ -50,34 +52,41 @@ class SessionQueue:
         """Note that a session has something to act on."""
         if session not in self._waiting and session not in self._late:
             self._fresh[session] = None
+            self.is_any = True
 
     def take_fresh(self) -> Iterable[Session]:
         """Return those who were noted since the last turn, and hear them no more unless they are
         noted again."""
         fresh, self._fresh = self._fresh, {}
+        self._look()
         return fresh
+
+    def _look(self) -> None:
+        self.is_any = bool(self._fresh or self._waiting or self._late)
 
     def forget(self, session: Session) -> None:
         """A session is over."""
         for sessions in (self._late, self._fresh, self._waiting):
             sessions.pop(session, None)
+        self._look()
 
     def take_turn(
-        self, hear: Hear, are_late: Callable[[], bool], now: int, *, is_short: bool = False
+        self, hear: Hear, deliveries: Deliveries, now: int, *, is_short: bool = False
     ) -> None:
         """Have sessions heard, as many as there is time for.
 
         Args:
             hear: has one act on no more of what it has than that, and returns on how much.
-            are_late: tells whether there is no time for the messages of whoever is heard next.
+            deliveries: tell whether there is no time for the messages of whoever is heard next.
             is_short: there is time only for those who say something new.
         """
         fresh = self._fresh
         if len(fresh) > 1 or self._waiting or self._late:
-            self._take_crowded_turn(hear, are_late, now, is_short=is_short)
+            self._take_crowded_turn(hear, deliveries, now, is_short=is_short)
         elif fresh:  # as nearly always
             session, _ = fresh.popitem()
-            is_late = are_late()
+            is_late = deliveries.are_spent
+            self.is_any = False  # until it is noted again
             hear(session, OPS_OF_SESSION_MAX, now)
             if fresh:  # it has more
                 self._fresh = {}
@@ -87,7 +96,7 @@ class SessionQueue:
                     self._late[session] = None
 
     def _take_crowded_turn(
-        self, hear: Hear, are_late: Callable[[], bool], now: int, *, is_short: bool
+        self, hear: Hear, deliveries: Deliveries, now: int, *, is_short: bool
     ) -> None:
         fresh, self._fresh = self._fresh, {}
         late, waiting = dict[Session, None](), dict[Session, None]()
@@ -124,7 +133,7 @@ class SessionQueue:
             most = min(share, OPS_OF_SESSION_MAX)
             while left > reserve and (session := next(unheard, None)) is not None:
                 is_passed_over &= sessions is not waiting
-                if are_late():
+                if deliveries.are_spent:
                     heard_late.append(session)
                 left -= hear(session, min(most, left - reserve), now)
         if not is_short:
@@ -135,3 +144,4 @@ class SessionQueue:
         for session in (*waiting_left, *much_left, *little_left, *more):
             if session not in self._late:
                 self._waiting[session] = None
+        self._look()

@@ -35,11 +35,8 @@ class Successions:
         self._waiting: dict[Session, None] = {}
         self._look: Callable[[Session], int] = lambda session: 0
         self._finished: list[Callable[[], None]] = []
+        self.are_any = False
         self.session: Session | None = None
-
-    def __bool__(self) -> bool:
-        """Return whether there are any, or something is yet to be done once there are none."""
-        return bool(self._waiting or self._finished)
 
     def begin(
         self,
@@ -56,6 +53,7 @@ class Successions:
         """
         self._look = look
         self._finished.append(finished)
+        self.are_any = True
         self._waiting.update(dict.fromkeys(sessions))
         try:
             self.tick(0)
@@ -83,4 +81,5 @@ class Successions:
         if not self._waiting:
             while self._finished:
                 self._finished.pop(0)()
+            self.are_any = bool(self._waiting or self._finished)
             self._account.timers.cancel(self)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from random import Random
 
 import pytest
@@ -26,6 +27,17 @@ class Said:
         self.heard_in: list[int] = []  # turns
 
 
+class Time:
+    """What deliveries have of a turn, as far as it is asked for."""
+
+    def __init__(self, is_late: Callable[[], bool] = lambda: False) -> None:
+        self._is_late = is_late
+
+    @property
+    def are_spent(self) -> bool:
+        return self._is_late()
+
+
 class Turns:
     """Turns of a queue."""
 
@@ -37,6 +49,7 @@ class Turns:
     def come(self, *sessions: Said) -> None:
         for session in sessions:
             self.queue.note(session)  # type: ignore[arg-type]
+        self.check()
 
     def take(self, *, is_short: bool = False) -> int:
         """Have a turn; return how many operations were acted on."""
@@ -54,9 +67,14 @@ class Turns:
                 self.come(session)
             return max(done, 1)
 
-        is_late = lambda: acted[0] >= self.late_after  # noqa: E731
-        self.queue.take_turn(hear, is_late, 0, is_short=is_short)  # type: ignore[arg-type]
+        time = Time(lambda: acted[0] >= self.late_after)
+        self.queue.take_turn(hear, time, 0, is_short=is_short)  # type: ignore[arg-type]
+        self.check()
         return acted[0]
+
+    def check(self) -> None:
+        queue = self.queue
+        assert queue.is_any == bool(queue._fresh or queue._waiting or queue._late)
 
 
 @pytest.fixture
@@ -68,7 +86,7 @@ def test_whoever_comes_with_little_goes_ahead_of_a_crowd(turns):
     crowd = [Said(200) for _ in range(100)]
     turns.come(*crowd)
     assert turns.take() == TURN
-    while turns.queue:
+    while turns.queue.is_any:
         quiet = Said(1)
         turns.come(quiet)
         turns.take()
@@ -131,7 +149,7 @@ def test_those_for_whose_messages_there_was_no_time_come_first(turns):
         order.append(session)
         return 1
 
-    turns.queue.take_turn(hear, lambda: False, 0)  # type: ignore[arg-type]
+    turns.queue.take_turn(hear, Time(), 0)  # type: ignore[arg-type]
     assert order[0] is late and len(order) == 21
 
 
@@ -157,7 +175,7 @@ def test_in_a_short_turn_those_who_come_new_are_heard_and_the_others_stay_in_the
         order.append(session)
         return 1
 
-    turns.queue.take_turn(hear, lambda: False, 0)  # type: ignore[arg-type]
+    turns.queue.take_turn(hear, Time(), 0)  # type: ignore[arg-type]
     assert order == [late, *waiting, spent, put_off, much]
 
 
@@ -169,7 +187,7 @@ def test_who_is_gone_is_not_heard(turns):
     heard = [len(each.heard_in) for each in ones]
     for each in ones:
         turns.queue.forget(each)  # type: ignore[arg-type]
-    assert not turns.queue
+    assert not turns.queue.is_any
     turns.take()
     assert [len(each.heard_in) for each in ones] == heard
 
@@ -189,7 +207,7 @@ def test_nobody_is_forgotten_or_heard_for_nothing(turns, seed):
             turns.come(again)
         is_short = turns.queue.has_fresh and random.random() < 0.3
         assert turns.take(is_short=is_short) <= TURN
-    while turns.queue:
+    while turns.queue.is_any:
         assert turns.take()
     assert not any(each.ops for each in all_of_them)
 
@@ -218,7 +236,7 @@ def test_whoever_waits_is_heard_whatever_what_others_say_anew_counts_for(turns, 
         for other in others:
             other.ops, other.unheard_bytes = fresh, fresh * OP_BYTES
         turns.come(*others)
-        turns.queue.take_turn(hear, lambda: False, 0)
+        turns.queue.take_turn(hear, Time(), 0)
     assert not patient.ops and len(patient.heard_in) >= 3
 
 
@@ -241,5 +259,5 @@ def test_whoever_says_little_is_heard_in_each_turn_though_others_come_earlier(tu
         heard.clear()
         greedy.unheard_bytes, quiet.ops, quiet.unheard_bytes = LITTLE_BYTES + 1, 1, OP_BYTES
         turns.come(greedy, quiet)
-        turns.queue.take_turn(hear, lambda: False, 0)
+        turns.queue.take_turn(hear, Time(), 0)
         assert heard in ([quiet, greedy], [quiet, patient, greedy])

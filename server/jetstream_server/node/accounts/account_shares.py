@@ -33,10 +33,12 @@ class AccountShares:
 
     def __init__(self, workload: Workload) -> None:
         self._workload = workload
+        self._turn = -1
         self.begin()
 
     def begin(self) -> None:
-        """A turn begins."""
+        """There is a whole turn's time again, as whenever another turn has begun."""
+        self._turn = self._workload.turn
         part = PART_OF_FRESH if self._workload.is_short else 1
         self._steps_left = STEPS_OF_TURN_MAX // part
         self._bytes_left = DELIVERED_OF_TURN_MAX // part
@@ -46,6 +48,8 @@ class AccountShares:
     @property
     def are_spent(self) -> bool:
         """Return whether accounts have had enough of this turn."""
+        if self._turn != self._workload.turn:
+            self.begin()
         return (
             self._steps_left <= 0
             or self._bytes_left <= 0

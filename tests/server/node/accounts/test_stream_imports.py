@@ -143,9 +143,9 @@ def test_who_is_gone_gets_no_share_of_a_group_before_its_shadows_are_taken_out(
     node.close_session(b.session, "Client Closed", b.now)
     assert node.next_deadline() == 0
     a.session.feed(b"PUB ev.1 0\r\n\r\n" * 50)
-    node._run_sessions(a.now, is_short=False)
+    node._fed.take_turn(node._hear, node._deliveries, a.now)
     assert stays.read().count(b"MSG ev.1 1 ") == 50
     for client, said in ((stays, b"UNSUB 1\r\n"), (a, b"SUB r 1\r\nPUB ev.1 r 0\r\n\r\n")):
         client.session.feed(said)
-        node._run_sessions(a.now, is_short=False)
+        node._fed.take_turn(node._hear, node._deliveries, a.now)
     assert b" 503" in a.read(), "nobody is left"
