@@ -135,7 +135,8 @@ class ClientConnection(asyncio.BufferedProtocol):
             else:
                 while outbox.parts and not self._is_full and written_bytes < _PIECES_BYTES_MAX:
                     written_bytes += self._write_up_to(_PIECE_BYTES)
-                self._go_on()
+                if outbox.parts:
+                    self._go_on()
         if session.closing:
             if outbox or self._is_stuck():
                 transport.abort()

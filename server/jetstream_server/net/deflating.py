@@ -21,15 +21,20 @@ class Deflating:
 
     Args:
         bytes_max: that a turn compresses; a layer that nobody else's time depends on has no bound.
+
+    Attributes:
+        is_used: some of a turn's time was taken.
     """
 
     def __init__(self, bytes_max: int = sys.maxsize) -> None:
         self._bytes_max = bytes_max
         self._left = bytes_max
+        self.is_used = False
 
     def begin(self) -> None:
         """A turn begins: there is time for `bytes_max` again."""
         self._left = self._bytes_max
+        self.is_used = False
 
     def take(self, size: int) -> int:
         """Take time to compress something; return how many of its first bytes there is time for:
@@ -40,5 +45,6 @@ class Deflating:
         """
         taken = max(min(size, self._left - BYTES_OF_FRAME), 0)
         if taken:
+            self.is_used = True
             self._left -= BYTES_OF_FRAME + taken
         return taken

@@ -41,18 +41,21 @@ class Departures:
 
     Attributes:
         keep_sockets: those that wait may keep theirs open.
+        is_used: some of a turn's time was taken, or somebody waits for the next one.
     """
 
     def __init__(self, wake: Callable[[], None]) -> None:
         self._wake = wake
         self.keep_sockets = True
         self._left = PARTS_OF_TURN
+        self.is_used = False
         self._waiting: deque[tuple[DepartingConnection, str]] = deque()
 
     def add(self, one: DepartingConnection, reason: str) -> None:
         """Have a client leave: now, if there is time for it and nobody waits, else in one of the
         next turns."""
         self._waiting.append((one, reason))
+        self.is_used = True
         if len(self._waiting) == 1:
             self._go_on()
         if self._waiting:
@@ -61,8 +64,10 @@ class Departures:
     def turned(self) -> None:
         """A turn is over: those that wait leave in their order, as far as there is time."""
         self._left = PARTS_OF_TURN
+        self.is_used = False
         self._go_on()
         if self._waiting:
+            self.is_used = True
             self._wake()
 
     def make_room(self) -> None:
@@ -81,5 +86,6 @@ class Departures:
     def _go_on(self) -> None:
         while self._waiting and self._left > 0:
             one, reason = self._waiting.popleft()
+            self.is_used = True
             self._left -= 1 + one.subscription_count // SUBSCRIPTIONS_OF_PART
             one.depart(reason)

@@ -35,11 +35,15 @@ class Handshakes:
 
     Args:
         wake: asks for a turn.
+
+    Attributes:
+        is_used: some of a turn's time was taken, or somebody waits for the next one.
     """
 
     def __init__(self, wake: Callable[[], None]) -> None:
         self._wake = wake
         self._left = STEPS_OF_TURN
+        self.is_used = False
         self._waiting: dict[HandshakingConnection, bytearray] = {}  # and what they have sent
 
     def takes(self, one: HandshakingConnection, data: bytes) -> bool:
@@ -51,6 +55,7 @@ class Handshakes:
             data: what has arrived.
         """
         self._wake()
+        self.is_used = True
         if self._left and not self._waiting:
             self._left -= 1
             return True
@@ -60,6 +65,7 @@ class Handshakes:
     def put_off(self, one: HandshakingConnection, data: bytes = b"") -> None:
         """Have somebody go on in one of the next turns, with what has arrived."""
         self._wake()
+        self.is_used = True
         self._waiting.setdefault(one, bytearray()).extend(data)
         one.pause_reading()
 
@@ -71,6 +77,7 @@ class Handshakes:
         """A turn is over: those that wait go on in their order, as far as those that came before it
         have left time."""
         left, self._left = self._left, STEPS_OF_TURN
+        self.is_used = False
         while self._waiting and left:
             left -= 1
             one = next(iter(self._waiting))
@@ -78,4 +85,5 @@ class Handshakes:
             one.resume_reading()
             one.go_on(bytes(data))
         if self._waiting:
+            self.is_used = True
             self._wake()

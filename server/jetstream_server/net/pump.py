@@ -140,14 +140,18 @@ class Pump:
             self._flush_or_release(now)
             self._write(now, WRITTEN_CLIENTS_MAX, WRITTEN_BYTES_MAX)
             self.read_buffer.begin()
-            self.deflating.begin()
+            if self.deflating.is_used:
+                self.deflating.begin()
             self.intake.turned(self._unflushed_bytes)
-            self.unwrapping.turned()
-            self.handshakes.turned()
-            self.departures.turned()
+            if self.unwrapping.is_used:
+                self.unwrapping.turned()
+            if self.handshakes.is_used:
+                self.handshakes.turned()
+            if self.departures.is_used:
+                self.departures.turned()
             self._arm(now)
-            if self._busy_poll is not None:
-                self._answered()
+            if self._busy_poll is not None and not self._flushing:
+                self._busy_poll.answered()
             if workload.was_long:
                 # What is new is looked at by its number only: a few lists of fifty thousand filters
                 # each are as good as nothing until they are looked at together, in 50 ms.
@@ -158,9 +162,7 @@ class Pump:
 
     @property
     def _unflushed_bytes(self) -> int:
-        commit = self._commit
-        # What a full disk holds up cannot grow, because publishes are refused.
-        return 0 if commit is None or commit.is_stalled else commit.unflushed_bytes
+        return 0 if self._commit is None else self._commit.awaited_bytes
 
     @property
     def _is_crowded(self) -> bool:
@@ -226,7 +228,8 @@ class Pump:
             )
             self.intake.flushed(self._unflushed_bytes)
             self._arm(now)
-            self._answered()
+            if self._busy_poll is not None and not self._flushing:
+                self._busy_poll.answered()
         except Exception as unexpected:
             self._failed(unexpected)
             raise
@@ -276,7 +279,9 @@ class Pump:
         self, now: int, clients_max: int, bytes_max: int, of_one_max: int = sys.maxsize
     ) -> None:
         left, closings = bytes_max, CLOSED_AT_ONCE_MAX
-        sessions, late = share_out(self.node.take_touched(), clients_max)
+        sessions, late = self.node.take_touched(), dict[Session, None]()
+        if len(sessions) > clients_max:
+            sessions, late = share_out(sessions, clients_max)
         for session in sessions:
             connection = self.connections.get(session)
             if connection is None:
@@ -297,10 +302,6 @@ class Pump:
         if late:
             self.node.put_off(late)
             self.wake()
-
-    def _answered(self) -> None:
-        if self._busy_poll is not None and not self._flushing:
-            self._busy_poll.answered()
 
     def _arm(self, now: int) -> None:
         deadline = self.node.next_deadline()

@@ -40,6 +40,7 @@ class Unwrapping:
     Attributes:
         plain: a place for what a record holds. Not for several threads, as records are decrypted
             with the interpreter's lock released.
+        is_used: some of a turn's time was taken, or somebody waits for the next one.
     """
 
     def __init__(
@@ -48,6 +49,7 @@ class Unwrapping:
         self._steps_max = steps_max
         self._wake = wake
         self._left = self._share = steps_max
+        self.is_used = False
         self._waiting: dict[HoldingConnection, None] = {}  # the longest first
         self.plain = bytearray(RECORD_BYTES_MAX)
 
@@ -65,11 +67,13 @@ class Unwrapping:
         """Note that steps were taken: a record or frame, or `BYTES_OF_STEP` of what one holds, or
         `INFLATED_BYTES_OF_STEP`."""
         self._left -= steps
+        self.is_used = True
 
     def put_off(self, one: HoldingConnection) -> None:
         """Have somebody go on with what its layer holds in one of the next turns, or at the end of
         this one."""
         self._waiting[one] = None
+        self.is_used = True
         self._wake()
 
     def forget(self, one: HoldingConnection) -> None:
@@ -79,6 +83,7 @@ class Unwrapping:
     def turned(self) -> None:
         """A turn is over: there is time again, and those that wait go on, each with a share."""
         self.begin()
+        self.is_used = bool(self._waiting)
         if not self._waiting:
             return
         self._share = max(self._left // len(self._waiting), STEPS_OF_SHARE_MIN)
@@ -91,5 +96,6 @@ class Unwrapping:
         finally:
             self._share = self._steps_max
             self._waiting = waiting | self._waiting
+            self.is_used = True
         if self._waiting:
             self._wake()

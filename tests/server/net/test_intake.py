@@ -262,6 +262,10 @@ class SlowCommit:
         self.is_quick = False
 
     @property
+    def awaited_bytes(self):
+        return 0 if self.is_stalled else self.unflushed_bytes
+
+    @property
     def has_fresh(self):
         return False
 

@@ -53,6 +53,10 @@ class HeldCommit:
         self.unflushed_bytes = 0
 
     @property
+    def awaited_bytes(self):
+        return 0 if self.is_stalled else self.unflushed_bytes
+
+    @property
     def has_fresh(self):
         return bool(self.dirty)
 

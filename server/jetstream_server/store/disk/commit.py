@@ -349,6 +349,12 @@ class GroupCommit:
         """Return how many bytes of writes are queued or on their way."""
         return self._queued_bytes + self._flying_bytes
 
+    @property
+    def awaited_bytes(self) -> int:
+        """Return how many of them the disk is expected to take: none while it is full, and what it
+        holds up cannot grow, because publishes are refused."""
+        return 0 if self._stalled > 0 else self._queued_bytes + self._flying_bytes
+
     def _recount(self) -> None:
         """Count again what is queued, after operations were taken out or put back."""
         self._queued_bytes = sum(
