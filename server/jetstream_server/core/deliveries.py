@@ -76,8 +76,9 @@ class Deliveries:
     @property
     def are_spent(self) -> bool:
         """Return whether somebody may have to wait for the next turn."""
-        is_left = self.left > 0 and self.subjects_left > 0
-        return not is_left or len(self.clients) >= self.clients_max
+        if self.left <= 0 or self.subjects_left <= 0:
+            return True
+        return len(self.clients) >= self.clients_max
 
 
 def cost_of(messages: int, cost: int, copied_bytes: int = 0) -> int:

@@ -35,17 +35,19 @@ class Promises:
     Attributes:
         arrivals: how often something has arrived, or is waited for no more: nobody who has to wait
             goes on before.
+        unclaimed: the accounts in which something was promised, of which it was not said yet who
+            asked.
+        much: the accounts in which it is much.
     """
 
     def __init__(self) -> None:
         self.arrivals = 0
-        # The accounts in which something was promised, of which it was not said yet who asked.
         self.unclaimed: dict[object, None] = {}
         self._fresh: dict[object, _Promised] = {}  # since the last flush began
         self._in_flush: dict[object, _Promised] = {}
         # The disk has it, and turns deliver it as they have time.
         self._leaving: dict[object, _Promised] = {}
-        self._much: set[object] = set()  # the accounts in which it is much
+        self.much: set[object] = set()
         self._asked: dict[object, set[object]] = {}  # of each client, in which accounts it did
 
     def units(self, account: object) -> float:
@@ -63,17 +65,17 @@ class Promises:
 
     def holds_up(self, client: object) -> bool:
         """Tell whether somebody has to wait, because it is among those who asked for much."""
-        if not self._much:
+        if not self.much:
             return False
         accounts = self._asked.get(client)
-        return accounts is not None and not self._much.isdisjoint(accounts)
+        return accounts is not None and not self.much.isdisjoint(accounts)
 
     def make(self, units: float, account: object) -> None:
         """Promise something that is worth so much."""
         self._fresh.setdefault(account, _Promised()).units += units
         self.unclaimed[account] = None
-        if account not in self._much and self.units(account) > PROMISED_UNITS_MAX:
-            self._much.add(account)
+        if account not in self.much and self.units(account) > PROMISED_UNITS_MAX:
+            self.much.add(account)
 
     def made_for(self, client: object) -> None:
         """Note who has asked for what was promised since this was noted last, None for nobody in
@@ -102,15 +104,15 @@ class Promises:
                     self._asked[client].remove(account)
                     if not self._asked[client]:
                         del self._asked[client]
-            if account in self._much and self.units(account) <= PROMISED_UNITS_MAX:
-                self._much.remove(account)
+            if account in self.much and self.units(account) <= PROMISED_UNITS_MAX:
+                self.much.remove(account)
 
     def forget(self) -> None:
         """Have nobody wait any more: nobody knows when it can arrive."""
         self.arrivals += 1
         for known in (self._fresh, self._in_flush, self._leaving, self._asked):
             known.clear()
-        self._much.clear()
+        self.much.clear()
 
 
 def _moved(

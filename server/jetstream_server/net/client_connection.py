@@ -148,9 +148,12 @@ class ClientConnection(asyncio.BufferedProtocol):
         return written_bytes
 
     def _write_up_to(self, bytes_max: int) -> int:
-        data = self._session.take_output(bytes_max)
+        session = self._session
+        data = session.take_output(bytes_max)
         self._write(data)
-        self._look_at_backlog()
+        session.outbox.socket_holds(self._transport.get_write_buffer_size())
+        if self._is_behind:
+            self._look_at_backlog()
         return len(data)
 
     def _look_at_backlog(self) -> None:

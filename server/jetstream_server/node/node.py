@@ -336,30 +336,23 @@ class Node:
         workload = self.workload
         if self._held_count > HELD_MAX or workload.is_laden:
             self._weigh_held()
-        hears = self._fed.is_any or self._strangers.is_any
-        is_due = workload.may_be_due and workload.is_due
-        has_fresh = (is_due or workload.was_long) and (
-            self._fed.has_fresh or self._strangers.has_fresh
-        )
-        if is_due:  # who has waited comes first
-            fresh = self._fed.take_fresh()
-            workload.begin(hears=hears, has_fresh=has_fresh)
-            for session in fresh:
-                self._fed.note(session)
+        fed, strangers = self._fed, self._strangers
+        if workload.may_be_due or workload.was_long:
+            self._begin_late(workload)
         else:
-            workload.begin(hears=hears, has_fresh=has_fresh)
-        is_short = workload.is_short
+            workload.begin(hears=fed.is_any or strangers.is_any)
+        is_short, deliveries = workload.is_short, self._deliveries
         if not is_short:
             if self._reviewed:
                 self._review_some()
             if self._given_up or self._followed:
                 self._forget_given_up()
-        self._deliveries.begin(part=PART_OF_FRESH if is_short else 1)
+        deliveries.begin(part=PART_OF_FRESH if is_short else 1)
         # As many as may be heard in one turn of the node.
-        if self._fed.is_any:
-            self._fed.take_turn(self._hear, self._deliveries, now, is_short=is_short)
-        if self._strangers.is_any:
-            self._strangers.take_turn(self._hear, self._deliveries, now, is_short=is_short)
+        if fed.is_any:
+            fed.take_turn(self._hear, deliveries, now, is_short=is_short)
+        if strangers.is_any:
+            strangers.take_turn(self._hear, deliveries, now, is_short=is_short)
         if self.late.waiting:
             self._send_late(now)
         if self._timers.next_at <= now:
@@ -375,7 +368,17 @@ class Node:
         self._given_up_left = GIVEN_UP_OF_TURN_MAX
         self._reviewed_left = REVIEWED_OF_TURN_MAX
         self._has_flushed = False
-        workload.end(is_long=self._deliveries.are_spent)
+        workload.end(is_long=deliveries.are_spent)
+
+    def _begin_late(self, workload: Workload) -> None:
+        """Begin a turn in which somebody waits to go on, or after a long one."""
+        fed, strangers = self._fed, self._strangers
+        hears, is_due = fed.is_any or strangers.is_any, workload.is_due
+        has_fresh = (is_due or workload.was_long) and (fed.has_fresh or strangers.has_fresh)
+        fresh = fed.take_fresh() if is_due else ()  # who has waited comes first
+        workload.begin(hears=hears, has_fresh=has_fresh)
+        for session in fresh:
+            fed.note(session)
 
     def _hear(self, session: Session, ops_max: int, now: int) -> int:
         promises = self.workload.promises

@@ -187,6 +187,43 @@ class Session:
         traffic: what it has published and was sent.
     """
 
+    # There may be ten thousand, and where there are more than thirty each takes longer to reach.
+    __slots__ = (
+        "__weakref__",
+        "_is_info_due",
+        "_lifecycle",
+        "_node",
+        "_now",
+        "_ops",
+        "_ops_more",
+        "_pings",
+        "_publishing",
+        "_rights",
+        "_subscriptions",
+        "_traced",
+        "_unreviewed",
+        "account",
+        "answers",
+        "cid",
+        "closing",
+        "echo",
+        "has_spoken",
+        "headers",
+        "host",
+        "last_activity",
+        "left",
+        "listener",
+        "outbox",
+        "parser",
+        "port",
+        "sign_in",
+        "start",
+        "tls",
+        "traffic",
+        "unheard_bytes",
+        "user",
+    )
+
     is_server = False
 
     def __init__(
@@ -237,16 +274,16 @@ class Session:
         """Take bytes from the socket; they are acted on in the node's next run."""
         if self.closing:
             return
-        node = self._node
+        node, parser, size = self._node, self.parser, len(data)
         if node.to_read > 0:
-            joined_bytes = self.parser.joined_bytes
-            ops = self.parser.feed(data)
+            joined_bytes = parser.joined_bytes
+            ops = parser.feed(data)
             self._ops += ops
-            read_bytes = len(data) + self.parser.joined_bytes - joined_bytes
+            read_bytes = size + parser.joined_bytes - joined_bytes
             node.to_read -= len(ops) + read_bytes // BYTES_OF_READ_OP
         else:
-            self.parser.put_off(data)
-        self.unheard_bytes += len(data)
+            parser.put_off(data)
+        self.unheard_bytes += size
         self.has_spoken = True
         node.note_input(self)
 
@@ -776,7 +813,7 @@ class Session:
         if late.waiting and late.holds_up(self.account):
             return run
         workload, answers = self._node.workload, self.answers
-        if workload.promises.holds_up(answers):
+        if workload.promises.much and workload.promises.holds_up(answers):
             answers.postpone(_HeardLater())
             workload.wait(answers.look_again, answers)
             return run
