@@ -12,8 +12,8 @@ from benchmarks.stall.inputs import (
     Act,
     Input,
     ask,
+    await_messages,
     consumer,
-    count,
     publish,
     stream,
 )
@@ -65,7 +65,7 @@ def _push_to_many(port: int) -> None:
         listener.ping()
         ask(port, consumer("C", deliver_subject="pushed", ack_policy="none"))
         say(port, [b"PUB S.x 0\r\n\r\n"])
-        count(listener, b"MSG S.x", _MANY)
+        await_messages(listener, b"MSG S.x", _MANY)
 
 
 def _ack_to_many(port: int) -> None:
@@ -74,7 +74,7 @@ def _ack_to_many(port: int) -> None:
         listener.sock.sendall(b"".join(b"SUB told %d\r\n" % n for n in range(_MANY)))
         listener.ping()
         say(port, [b"PUB S.x told 0\r\n\r\n"])
-        count(listener, b"MSG told", _MANY)
+        await_messages(listener, b"MSG told", _MANY)
 
 
 GROWTH = [

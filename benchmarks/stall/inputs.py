@@ -84,7 +84,7 @@ def _at_once(port: int, requests: list[tuple[str, bytes]]) -> None:
             for at, (verb, body) in enumerate(requests)
         ]
         wire.sock.sendall(b"".join(frames))
-        count(wire, b"MSG " + wire.inbox, len(requests))
+        await_messages(wire, b"MSG " + wire.inbox, len(requests))
 
 
 # -- signing in ------------------------------------------------------------------------------
@@ -205,7 +205,7 @@ def _watch_keys(count: int) -> Act:
                 "max_deliver": 1,
             }
             wire.api("CONSUMER.CREATE.S", {"stream_name": "S", "config": config})
-            count(watcher, b"MSG S.", count)
+            await_messages(watcher, b"MSG S.", count)
 
     return act
 
@@ -312,7 +312,7 @@ def _answer_many_elsewhere(port: int) -> None:
             request += service.sock.recv(1 << 16)
         reply = next(word for word in request.split() if word.startswith(b"_R_."))
         service.sock.sendall(b"PUB %b 1\r\nx\r\n" % reply * 20)
-        count(asker, b"MSG heard", 20 * 20_000)
+        await_messages(asker, b"MSG heard", 20 * 20_000)
 
 
 def _ask_for_all_subscriptions(port: int) -> None:
@@ -327,7 +327,7 @@ def _ask_for_all_subscriptions(port: int) -> None:
             for n in range(20)
         ]
         wire.sock.sendall(b"".join(frames))
-        count(wire, b"MSG " + wire.inbox, 20)
+        await_messages(wire, b"MSG " + wire.inbox, 20)
 
 
 def _subscribe_and_unsubscribe(port: int) -> None:
@@ -344,7 +344,7 @@ def _publish_to_many(port: int) -> None:
         listener.ping()
         wire.sock.sendall(b"PUB many 0\r\n\r\nPUB other 0\r\n\r\n" * 20)
         wire.ping()
-        count(listener, b"MSG many", 20 * 40_000)
+        await_messages(listener, b"MSG many", 20 * 40_000)
 
 
 def _have_many_told(port: int) -> None:
@@ -355,10 +355,10 @@ def _have_many_told(port: int) -> None:
         listener.sock.sendall(b"".join(b"SUB told %d\r\n" % (n + 10) for n in range(20_000)))
         listener.ping()
         wire.sock.sendall(b"PUB BENCH.a told 0\r\n\r\n" * 200)
-        count(listener, b"MSG told", 200 * 20_000)
+        await_messages(listener, b"MSG told", 200 * 20_000)
 
 
-def count(wire: Wire, head: bytes, count: int) -> None:
+def await_messages(wire: Wire, head: bytes, count: int) -> None:
     """Read until so many messages have come; there is nothing like their heads in them."""
     seen, tail = 0, b""
     while seen < count:
@@ -414,7 +414,7 @@ def repeatedly(verb: str, body: bytes, count: int) -> Act:
             wire.ping()
             head = b"PUB $JS.API.%b %b.a %d" % (verb.encode(), wire.inbox, len(body))
             wire.sock.sendall(b"%b\r\n%b\r\n" % (head, body) * count)
-            count(wire, b"MSG %b.a " % wire.inbox, count)
+            await_messages(wire, b"MSG %b.a " % wire.inbox, count)
 
     return act
 
@@ -428,7 +428,7 @@ def _repeatedly_read(body: bytes, count: int) -> Act:
             wire.ping()
             head = b"PUB $JS.API.DIRECT.GET.S %b.a %d" % (wire.inbox, len(body))
             wire.sock.sendall(b"%b\r\n%b\r\n" % (head, body) * count)
-            count(wire, b"NATS/1.0 204 EOB", count)
+            await_messages(wire, b"NATS/1.0 204 EOB", count)
 
     return act
 
@@ -695,7 +695,7 @@ def _pull_together(port: int) -> None:
         wire.sock.sendall(b"".join(b"%b\r\n%b\r\n" % (head, body) for head in heads))
         wire.ping()
         wire.sock.sendall(b"PUB S.x 1\r\nx\r\n")
-        count(wire, b"MSG S.x ", 1000)
+        await_messages(wire, b"MSG S.x ", 1000)
 
 
 def _roll_up_all(port: int) -> None:
@@ -705,7 +705,7 @@ def _roll_up_all(port: int) -> None:
         wire.subscribe_inbox()
         said = b"HPUB S.1.x %b.a %d %d\r\n%b\r\n" % (wire.inbox, len(head), len(head), head)
         wire.sock.sendall(said)
-        count(wire, b"MSG %b.a " % wire.inbox, 1)
+        await_messages(wire, b"MSG %b.a " % wire.inbox, 1)
 
 
 def _roll_up(count: int) -> Act:
@@ -721,7 +721,7 @@ def _roll_up(count: int) -> Act:
                 for n in range(count)
             )
             wire.sock.sendall(b"".join(frames))
-            count(wire, b"MSG %b.a " % wire.inbox, count)
+            await_messages(wire, b"MSG %b.a " % wire.inbox, count)
 
     return act
 
@@ -770,7 +770,7 @@ def _trace_to_many(port: int) -> None:
         listener.ping()
         size = len(headers)
         wire.sock.sendall(b"HPUB many %d %d\r\n%b\r\n" % (size, size, headers) * 5)
-        count(listener, b"HMSG many", 5 * 100_000)
+        await_messages(listener, b"HMSG many", 5 * 100_000)
 
 
 def _commit_expecting(count: int) -> Act:
@@ -792,7 +792,7 @@ def _commit_expecting(count: int) -> Act:
                 wire.sock.sendall(
                     b"HPUB S.new.%d %b.a %d %d\r\n%b\r\n" % (number, wire.inbox, *sizes, headers)
                 )
-            count(wire, b'"batch":"b"', 1)
+            await_messages(wire, b'"batch":"b"', 1)
 
     return act
 
@@ -807,7 +807,7 @@ def _send(frame: Callable[[int], bytes], count: int) -> Act:
             said = b"".join(map(frame, range(count))) + b"PUB $JS.API.INFO %b.i 0\r\n\r\n"
             with ThreadPoolExecutor(1) as pool:
                 sending = pool.submit(wire.sock.sendall, said % wire.inbox)
-                count(wire, b"MSG %b.i" % wire.inbox, 1)
+                await_messages(wire, b"MSG %b.i" % wire.inbox, 1)
                 sending.result()
 
     return act
@@ -845,7 +845,7 @@ def _deliver(count: int, ack_policy: str = "explicit", **settings: object) -> Ac
             for _ in range(4):
                 next_four = b"PUB $JS.API.CONSUMER.MSG.NEXT.S.c pulled %d\r\n%b\r\n"
                 wire.sock.sendall(next_four % (len(body), body))
-                count(wire, b"$JS.ACK.S.c.", count // 4)
+                await_messages(wire, b"$JS.ACK.S.c.", count // 4)
 
     return act
 

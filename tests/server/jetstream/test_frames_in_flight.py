@@ -22,6 +22,9 @@ class Client:
     def receive(self, stretch: Stretch) -> None:
         raise AssertionError("frames go to it as they are")
 
+    def may_hear(self, subject: bytes) -> bool:
+        raise AssertionError("nobody asks it")
+
     def receive_for_each(self, *given: Any) -> None:
         raise AssertionError("frames go to it as they are")
 

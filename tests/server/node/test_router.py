@@ -307,10 +307,13 @@ def test_what_reaches_more_than_are_collected_comes_to_all_of_them_in_turns(
 def test_the_publisher_is_told_of_what_no_one_of_very_many_takes(sublist, monkeypatch, taken):
     monkeypatch.setattr(match_module, "COLLECTED_AT_ONCE_MAX", 10)
     monkeypatch.setattr(match_module, "PIECE_MAX", 3)
-    for place in range(50):
-        choosy = Recorder()
-        choosy.chooses = lambda subscription, subject, sender, place=place: taken and place == 30
-        sublist.insert(Subscription(b"a", choosy, is_filtered=True))
+
+    class Choosy(Recorder):
+        def chooses(self, subscription, subject, sender):
+            return taken and subscription.sid == b"30"
+
+    for sid in range(50):
+        sublist.insert(Subscription(b"a", Choosy(), sid=b"%d" % sid, is_filtered=True))
     turns, publisher = Turns(sublist, 50), Publisher()
     turns.publish(run_of(b"a", b"a"), publisher)
     assert publisher.unheard == ([] if taken else [0, 1])

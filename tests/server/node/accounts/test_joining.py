@@ -21,6 +21,9 @@ class Listener:
     def receive(self, stretch: Any) -> None:
         raise AssertionError("nothing is published")
 
+    def may_hear(self, subject: bytes) -> bool:
+        raise AssertionError("nothing is published")
+
     def receive_for_each(self, subscriptions: Any, stretch: Any) -> None:
         raise AssertionError("nothing is published")
 
