@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import pytest
 from jetstream_server.store.blocks.block_reading import BlockReading
 from jetstream_server.store.memory import MemoryStore
 
@@ -20,6 +21,12 @@ FAILED = Failure(0, "it fails", "")
 def test_both_stores_answer_alike(seed):
     for each in range(seed * AT_ONCE, (seed + 1) * AT_ONCE):
         assert told(each, OPERATIONS) == ""
+
+
+@pytest.mark.parametrize("failed", [100561])
+def test_seeds_that_once_failed(failed):
+    """100561: a block that was rewritten at once after a start was taken for one cut short."""
+    assert told(failed, OPERATIONS) == ""
 
 
 def test_the_seeds_are_of_every_kind():

@@ -217,8 +217,8 @@ class Compaction:
         index = seal_rest(block, smaller, entries, content, self._table)
         self._rewritten = list(filter(_is_under_way, self._rewritten))
         self._rewritten.append(block)
-        self._files.rewrite(block, index)
         self._high_water.replaced(block.number, block.last_seq)
+        self._files.rewrite(block, index)
 
 
 def _is_under_way(block: Block) -> bool:

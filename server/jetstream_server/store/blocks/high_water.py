@@ -98,6 +98,7 @@ class HighWaterLog:
         self._log = StateLog(self.path, commit, owner)
         self._said = HighWater()  # what the notes written so far say
         self._is_provisional = False  # some of that does not outlive a power cut
+        self._kept_open = 0  # the number of the open block, as it does outlive one
 
     def load(self) -> tuple[HighWater, str]:
         """Return what was durable, and what is wrong with the mark: empty when nothing is.
@@ -118,6 +119,7 @@ class HighWaterLog:
     def adopt(self, found: HighWater, sealed: dict[int, int]) -> None:
         """Go on from what was found: the mark, and the last sequences of sealed blocks."""
         self._said = found
+        self._kept_open = found.open_number
         found.sealed = sealed
 
     def sealed(self, number: int, last_seq: int) -> None:
@@ -161,9 +163,17 @@ class HighWaterLog:
         return True
 
     def replaced(self, number: int, last_seq: int) -> None:
-        """A sealed block is being rewritten, and may end earlier."""
-        if self._said.sealed.get(number, last_seq) != last_seq:
-            self._said.sealed[number] = last_seq
+        """A sealed block is being rewritten, and may end earlier, or be smaller.
+
+        One that was open when the store was opened, and is not written to since, was never noted
+        as sealed.
+        """
+        said = self._said
+        is_named_open = number in (said.open_number, self._kept_open)
+        if said.open_number == number:
+            said.open_number = said.open_bytes = 0
+        if is_named_open or said.sealed.get(number, last_seq) != last_seq:
+            said.sealed[number] = last_seq
             self._save({}, begins=True)
 
     def forget(self, numbers: Iterable[int], floor: int) -> None:
@@ -177,6 +187,8 @@ class HighWaterLog:
     def _save(self, added: dict[int, int], *, lazily: bool = False, begins: bool = False) -> None:
         said, log = self._said, self._log
         self._is_provisional = False
+        if not lazily:
+            self._kept_open = said.open_number
         entry = said.encode(added)
         if begins or log.is_worn(len(entry)):
             log.save(said.encode(said.sealed), begins=True)

@@ -7,6 +7,7 @@ from random import Random
 
 import pytest
 from jetstream_server.protocol.ops import PubRun
+from jetstream_server.store.blocks import compaction, recovery
 from jetstream_server.store.disk.commit import GroupCommit
 from jetstream_server.store.file import FileStore
 
@@ -264,6 +265,33 @@ def test_a_sealed_block_that_is_rewritten_may_be_smaller_than_it_was_when_it_was
         if name.endswith(".idx"):
             disk.remove(FOLDER / name)
     assert open_store(disk).offline == ""
+
+
+@pytest.mark.parametrize("fail_in", range(1, 25))
+def test_a_block_that_was_open_and_is_rewritten_at_once_after_a_start_may_be_smaller(
+    sim_disk_module, monkeypatch, fail_in
+):
+    """The mark went on saying how long it had been, until the flush was over (seed 100561 of the
+    store's fuzzer)."""
+    monkeypatch.setattr(recovery, "REOPEN_BYTES", 10)
+    monkeypatch.setattr(compaction, "COMPACT_MIN_BYTES", 100)
+    disk = sim_disk_module.SimDisk(Random(1))
+    store = open_store(disk)
+    publish(store, 17)
+    store.close()
+    store._commit.drain()
+    before = len(disk.read(FOLDER / "2.blk"))
+    store = open_store(disk)
+    publish(store, 1)
+    store.delete(range(12, 17))
+    disk.fail_in = fail_in
+    failed = store._commit.drain()
+    disk.fail_in = None
+    disk.restart()
+    found = open_store(disk)
+    assert (found.offline, found.last_seq >= 17) == ("", True)
+    if not failed:
+        assert 0 < len(disk.read(FOLDER / "2.blk")) < before
 
 
 def test_on_a_full_disk_a_purge_goes_ahead_of_the_floor_and_takes_the_mark_along(disk):
