@@ -258,12 +258,8 @@ class SlowCommit:
 
     def __init__(self) -> None:
         self.gate = threading.Event()
-        self.unflushed_bytes = 0
+        self.awaited_bytes = 0
         self.is_quick = False
-
-    @property
-    def awaited_bytes(self):
-        return 0 if self.is_stalled else self.unflushed_bytes
 
     @property
     def has_fresh(self):
@@ -273,14 +269,14 @@ class SlowCommit:
         return False
 
     def take(self, now=None):
-        return self if self.unflushed_bytes else None
+        return self if self.awaited_bytes else None
 
     def run(self):
         assert self.gate.wait(100)
         return []
 
     def complete(self, flush) -> None:
-        self.unflushed_bytes = 0
+        self.awaited_bytes = 0
 
     def next_deadline(self):
         return None
@@ -296,7 +292,7 @@ def test_a_flood_stays_in_the_socket_while_the_disk_is_stuck(running, on_loop):
             reader, writer = await served.connect()
             session = next(iter(served.node.sessions.values()))
             frame = b"PUB flood 1000\r\n" + b"x" * 1000 + b"\r\n"
-            commit.unflushed_bytes = UNFLUSHED_HIGH_BYTES + 1
+            commit.awaited_bytes = UNFLUSHED_HIGH_BYTES + 1
             flood = frame * (READ_BYTES // len(frame))
             writer.transport.set_write_buffer_limits(high=READ_BYTES)
             stuck = False
@@ -394,7 +390,7 @@ def test_a_quiet_publisher_beside_a_flood_waits_for_two_bounded_flushes(
                     served.pump._turn()
                     paused += flood.plug.is_paused
                     assert not quiet.plug.is_paused
-                    unflushed_max = max(unflushed_max, commit.unflushed_bytes)
+                    unflushed_max = max(unflushed_max, commit.awaited_bytes)
                 worker.finish()
                 flushes += 1
             flushes_max = max(flushes_max, flushes)

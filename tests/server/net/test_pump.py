@@ -51,11 +51,7 @@ class HeldCommit:
         self.is_crowded = False
         self.is_through = False  # the next write goes past the queue
         self.full = None
-        self.unflushed_bytes = 0
-
-    @property
-    def awaited_bytes(self):
-        return 0 if self.is_stalled else self.unflushed_bytes
+        self.awaited_bytes = 0
 
     @property
     def has_fresh(self):
@@ -509,7 +505,7 @@ def test_a_turn_knows_whether_much_waits_for_the_disk(listening, on_loop):
         async with listening() as news:
             found = []
             for unflushed_bytes in (UNFLUSHED_LOW_BYTES + 1, UNFLUSHED_LOW_BYTES):
-                news.commit.unflushed_bytes = unflushed_bytes
+                news.commit.awaited_bytes = unflushed_bytes
                 await news.turn()
                 found.append(news.served.node.workload.is_flooded)
             assert found == [True, False]

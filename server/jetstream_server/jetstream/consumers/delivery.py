@@ -162,7 +162,9 @@ class Delivery:
     ) -> int:
         if isinstance(listener, Subscription):
             return self._send_to(listener, batch, picks, extra)
-        return self._share(listener, batch, picks, extra)
+        # Members may have left since it was looked up whom this reaches.
+        members = tuple([member for member in listener if not member.closed])
+        return self._share(members, batch, picks, extra) if members else 0
 
     def _share(
         self,

@@ -345,14 +345,9 @@ class GroupCommit:
         return len(self._queue) > self._stalled
 
     @property
-    def unflushed_bytes(self) -> int:
-        """Return how many bytes of writes are queued or on their way."""
-        return self._queued_bytes + self._flying_bytes
-
-    @property
     def awaited_bytes(self) -> int:
-        """Return how many of them the disk is expected to take: none while it is full, and what it
-        holds up cannot grow, because publishes are refused."""
+        """Return how many bytes of writes are queued or on their way; none while the disk is full,
+        and what it holds up cannot grow, because publishes are refused."""
         return 0 if self._stalled > 0 else self._queued_bytes + self._flying_bytes
 
     def _recount(self) -> None:

@@ -163,6 +163,28 @@ def test_a_status_comes_behind_the_message(
     assert max(counts) <= AT_ONCE + 1
 
 
+@pytest.mark.parametrize("leaving", [{0}, {1}, {0, 1}])
+def test_whoever_leaves_a_group_meanwhile_is_not_dealt_what_is_under_way(
+    account: Any, make_client: Any, leaving: set[int]
+) -> None:
+    stream = account.stream()
+    for _ in range(10):
+        account.subscribe(b"d", client=make_client())
+    members = [make_client(), make_client()]
+    subscribed = [account.subscribe(b"d", queue=b"g", client=client) for client in members]
+    consumer = account.create(stream, deliver_subject="d", durable_name="P")
+    delivery_of = consumer.shared.delivery
+    delivery_of.send(account.sublist.match(b"d"), batch_of(bytearray(), b"x", b""), None, b"")
+    for place in leaving:
+        account.sublist.remove(subscribed[place])
+    while delivery_of.under_way is not None:
+        delivery_of.go_on()
+    account.turn()
+    assert [len(client.take()) for client in members] == [
+        int(place not in leaving and bool(leaving)) for place in range(2)
+    ]
+
+
 @pytest.mark.parametrize("ending", [Ending.SHUTDOWN, Ending.DELETED])
 def test_a_consumer_ends_while_something_is_under_way(
     account: Any, make_client: Any, ending: Ending

@@ -413,7 +413,7 @@ def test_a_lone_write_goes_through_and_is_synced_in_time(disk, owner, lazy):
     assert commit.write_through(2)
     assert owner.heard == ["flushed"]
     assert commit.taken == taken + 1
-    assert not commit.has_fresh and commit.unflushed_bytes == 0
+    assert not commit.has_fresh and commit.awaited_bytes == 0
     assert disk.read(A) == b"hello world"
     assert commit.next_deadline() == 1 + SECOND
     flush = commit.take(1 + SECOND)
