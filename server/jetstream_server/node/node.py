@@ -447,6 +447,7 @@ class Node:
 
     def _run_accounts(self, now: int) -> None:
         """Give accounts their turn: those in which something is due or has happened."""
+        self._shares.follow()
         if self._account_timers.next_at <= now:
             for account in self._account_timers.pop_due(now):
                 account.stir()

@@ -37,7 +37,7 @@ class AccountShares:
         self.begin()
 
     def begin(self) -> None:
-        """There is a whole turn's time again, as whenever another turn has begun."""
+        """There is a whole turn's time."""
         self._turn = self._workload.turn
         part = PART_OF_FRESH if self._workload.is_short else 1
         self._steps_left = STEPS_OF_TURN_MAX // part
@@ -45,11 +45,14 @@ class AccountShares:
         self._messages_left = MESSAGES_OF_TURN_MAX // part
         self._units_left = self._workload.timer_units
 
+    def follow(self) -> None:
+        """Have a whole turn's time again if another turn has begun since."""
+        if self._turn != self._workload.turn:
+            self.begin()
+
     @property
     def are_spent(self) -> bool:
         """Return whether accounts have had enough of this turn."""
-        if self._turn != self._workload.turn:
-            self.begin()
         return (
             self._steps_left <= 0
             or self._bytes_left <= 0

@@ -174,6 +174,20 @@ def test_what_else_is_bounded(what: str) -> None:
     assert shares.are_spent, "a short turn has time for less"
 
 
+def test_there_is_time_again_once_in_each_turn() -> None:
+    workload = Workload(60)
+    shares = AccountShares(workload)
+    account = Account("A", Random(1))
+    account.run = lambda now: workload.spend(UNITS_OF_TIMERS)  # type: ignore[method-assign]
+    for _ in range(2):
+        workload.begin()
+        shares.follow()
+        assert not shares.are_spent
+        shares.run(account, 0)
+        shares.follow()
+        assert shares.are_spent
+
+
 def test_what_an_answer_reports_is_saved_before_it_leaves_whoever_has_no_time(
     node: Any, clients: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
