@@ -22,3 +22,12 @@ def test_very_small_frames_count_as_more() -> None:
 
 def test_nobody_waits_for_a_layer_of_its_own() -> None:
     assert Deflating().take(1 << 40) == 1 << 40
+
+
+def test_a_turn_has_something_to_do_if_its_time_was_taken() -> None:
+    deflating = Deflating(100 + BYTES_OF_FRAME)
+    assert not deflating.is_used
+    deflating.take(1)
+    assert deflating.is_used
+    deflating.begin()
+    assert not deflating.is_used

@@ -210,3 +210,15 @@ def test_who_waits_to_leave_has_left_when_the_server_stops(
 
     on_loop(main())
     assert there == [1]
+
+
+def test_a_turn_has_something_to_do_if_its_time_was_taken_or_somebody_waits() -> None:
+    departures = Departures(lambda: None)
+    assert not departures.is_used
+    departures.add(Lost([], PARTS_OF_TURN * SUBSCRIPTIONS_OF_PART), "Client Closed")
+    assert departures.is_used
+    departures.add(Lost([]), "Client Closed")
+    departures.turned()
+    assert departures.is_used, "one has left in it"
+    departures.turned()
+    assert not departures.is_used

@@ -164,3 +164,16 @@ class _Client:
                 plain += self._tls.read(1 << 16)
             except ssl.SSLWantReadError:
                 self._arrived.write(await self.reader.read(1 << 16))
+
+
+def test_a_turn_has_something_to_do_if_its_time_was_taken_or_somebody_waits() -> None:
+    handshakes, one = Handshakes(lambda: None), Shaking()
+    assert not handshakes.is_used
+    handshakes.takes(one, b"hello")
+    assert handshakes.is_used
+    handshakes.turned()
+    assert not handshakes.is_used
+    handshakes.put_off(one)
+    assert handshakes.is_used
+    handshakes.turned()
+    assert one.taken == [b""] and not handshakes.is_used

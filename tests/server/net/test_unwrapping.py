@@ -89,3 +89,12 @@ def test_whoever_fails_keeps_nobody_from_going_on() -> None:
         unwrapping.turned()
     unwrapping.turned()
     assert not other.steps
+
+
+def test_a_turn_has_something_to_do_if_its_time_was_taken() -> None:
+    unwrapping = Unwrapping(100, lambda: None)
+    assert not unwrapping.is_used
+    unwrapping.spend(1)
+    assert unwrapping.is_used
+    unwrapping.turned()
+    assert not unwrapping.is_used

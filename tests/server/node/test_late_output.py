@@ -7,6 +7,7 @@ import re
 from itertools import pairwise
 from random import Random
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from jetstream_server.base.clock import MILLISECOND, MINUTE, SECOND
@@ -21,6 +22,7 @@ from jetstream_server.node import late_output
 from jetstream_server.node.accounts.service_imports import ServiceImport
 from jetstream_server.node.accounts.service_replies import ResponseTerms
 from jetstream_server.node.accounts.stream_imports import StreamImport
+from jetstream_server.protocol.ops import PubRun
 from jetstream_server.store.vault import MemoryVault
 
 from tests.node_context import node_context
@@ -164,6 +166,15 @@ def test_who_has_few_subscriptions_is_asked_while_very_many_of_others_are_looked
     assert output[b"many"].count(b"MSG many 1") == 1
     told = re.findall(rb'MSG wide 1 .*\r\n.*"seq":(\d+)', output[b"wide"])
     assert told == sorted(told, key=int) and len(told) == 4
+
+
+def test_who_hears_nothing_of_what_is_late_may_hear_what_comes_later() -> None:
+    late = late_output._Late()
+    client: Any = Mock(may_hear=lambda subject: subject == b"b")
+    late.note(PubRun.single(b"a", b"", b"", b""))
+    assert late._is_deaf(client) and late._is_deaf(client)
+    late.note(PubRun.single(b"b", b"", b"", b""))
+    assert not late._is_deaf(client)
 
 
 def make_waiting(client: Any, make_client: Any) -> bytes:
