@@ -35,7 +35,7 @@ from jetstream_server.net import (
     unwrapping,
     websocket_upgrade,
 )
-from jetstream_server.node import node, router, session, session_queue
+from jetstream_server.node import node, router, session, session_queue, upkeep
 from jetstream_server.node.accounts import following, service_replies
 from jetstream_server.node.auth import expected_replies
 
@@ -80,7 +80,7 @@ def test_there_are_rows():
         ("from all sockets together", read_buffer.READ_BYTES_MIN),
         ("in a turn", session_queue.LITTLE_BYTES),
         ("as it comes", node.READ_OF_TURN_MAX),
-        ("of clients that are gone", node.GIVEN_UP_OF_TURN_MAX),
+        ("of clients that are gone", upkeep.GIVEN_UP_OF_TURN_MAX),
         ("Imports that follow", following.FOLLOWED_AT_ONCE),
         ("leaves with it in one go", node.HELD_MAX),
         ("is written at once", client_connection._PIECE_BYTES),

@@ -11,29 +11,26 @@ that is durable. When nothing is queued it may be released at once.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from itertools import islice
 from random import Random
 from typing import Any, Protocol
 
 from jetstream_server import API_LEVEL, NATS_VERSION
 from jetstream_server.base.clock import NEVER
-from jetstream_server.base.limits import SUBJECT_BYTES_OF_OP
 from jetstream_server.base.nuid import Nuid
 from jetstream_server.config.options import ServerOptions
 from jetstream_server.core.containment import UNCONTAINED, Containment
 from jetstream_server.core.deliveries import Deliveries
-from jetstream_server.core.subscription import Stretch, Subscription, ops_of
+from jetstream_server.core.subscription import Stretch
 from jetstream_server.core.workload import PART_OF_FRESH, UNITS_OF_TURN, Workload
 from jetstream_server.jetstream.output import Frames, Handover, Released, Send
 from jetstream_server.node.accounts.account import Account
 from jetstream_server.node.accounts.account_links import AccountLinks
 from jetstream_server.node.accounts.account_shares import AccountShares
-from jetstream_server.node.accounts.following import Following
 from jetstream_server.node.auth.auth import GLOBAL_ACCOUNT, Gatekeeper, User
 from jetstream_server.node.auth.password_check import AtOnce, PasswordChecker
-from jetstream_server.node.closed_connection import ClosedConnection, ClosedConnections
+from jetstream_server.node.closed_connection import ClosedConnections
 from jetstream_server.node.lame_duck import LameDuck
 from jetstream_server.node.late_output import LateOutput
 from jetstream_server.node.listener import Listener
@@ -42,6 +39,7 @@ from jetstream_server.node.session_queue import SessionQueue
 from jetstream_server.node.stats import NodeStats, Traffic
 from jetstream_server.node.successions import Successions
 from jetstream_server.node.trace import Trace
+from jetstream_server.node.upkeep import Upkeep
 from jetstream_server.protocol import errors as faults
 from jetstream_server.protocol.info import Info
 from jetstream_server.structures.deadline_heap import DeadlineHeap
@@ -58,13 +56,10 @@ READ_OF_TURN_MAX = 1000  # of some microseconds
 # thousand may say it at once. Nobody who has signed in waits for them.
 OPS_OF_STRANGERS_MAX = 300
 OPS_OF_FAREWELL = 4  # that it counts when a client leaves of whom nothing is to be done any more
-REVIEWED_OF_TURN_MAX = 750  # subscriptions, after a reload
-GIVEN_UP_OF_TURN_MAX = 1000
 # What waits for a flush and leaves with it at once, at up to a microsecond each. Consumers deliver
 # no more then: while they do, turn after turn, the thread that flushes hardly gets on.
 HELD_MAX = 8000
 
-_Ended = tuple[Account, Iterator[Subscription], ClosedConnection | None]
 Held = list[tuple[Account, list[Send]]]
 
 
@@ -159,20 +154,14 @@ class Node:
         self._next_cid = 1  # never used twice
         # What is read until the next turn as it comes; what comes then is read when it is acted on.
         self.to_read = READ_OF_TURN_MAX
-        self._fed = SessionQueue(OPS_OF_TURN_MAX)
-        self._strangers = SessionQueue(OPS_OF_STRANGERS_MAX)  # who have not signed in
+        self.fed = SessionQueue(OPS_OF_TURN_MAX)
+        self.strangers = SessionQueue(OPS_OF_STRANGERS_MAX)  # who have not signed in
         self._held: Held = []  # output that waits for the next flush
         # How much that is, with what waits for the flush under way; and whether one has ended since
         # the last turn.
         self._held_count, self._has_flushed = 0, False
-        # Subscriptions of clients that are gone, which are yet to be taken out.
-        self._given_up: deque[_Ended] = deque()
-        # Those that were taken out, and that very many imports followed.
-        self._followed: deque[Following] = deque()
-        self._given_up_left = GIVEN_UP_OF_TURN_MAX  # for which this turn has time
+        self.upkeep = Upkeep()
         self.successions = Successions(self.accounts[GLOBAL_ACCOUNT])  # after a reload
-        self._reviewed: deque[tuple[Session, list[Subscription]]] = deque()  # after a reload
-        self._reviewed_left = REVIEWED_OF_TURN_MAX
         self._timers: DeadlineHeap[Session] = DeadlineHeap()
         self._account_timers: DeadlineHeap[Account] = DeadlineHeap()
         self._shares = AccountShares(self.workload)
@@ -222,7 +211,7 @@ class Node:
         if session.cid not in self.sessions:
             return
         if session.has_postponed and not session.closing:
-            self.give_up_subscriptions(session.account, session.leave(reason))
+            self.upkeep.give_up(session.account, session.leave(reason))
             self.touched.pop(session, None)
         else:
             self._forget_session(session, reason, now)
@@ -233,33 +222,14 @@ class Node:
         if self.trace is not None:
             self.trace.closed(session)
         closed = self.closed.add(session, now or session.last_activity)
-        self.give_up_subscriptions(session.account, session.end(), closed)
+        self.upkeep.give_up(session.account, session.end(), closed)
         if self.chronicle is not None:
             self.tell(self.chronicle.disconnected, session, now or session.last_activity)
-        self._fed.forget(session)
-        self._strangers.forget(session)
+        self.fed.forget(session)
+        self.strangers.forget(session)
         self.touched.pop(session, None)
         self._timers.cancel(session)
         self.stats.traffic.add(session.traffic)  # what the client did stays in the totals
-
-    def give_up_subscriptions(
-        self,
-        account: Account,
-        subscriptions: Iterable[Subscription],
-        closed: ClosedConnection | None = None,
-    ) -> None:
-        """Take closed subscriptions out of an account's list, as turns have time for it.
-
-        Args:
-            closed: where they are noted then.
-        """
-        self._given_up.append((account, iter(subscriptions), closed))
-        self._forget_given_up()
-
-    def give_up_followed(self, following: Following) -> None:
-        """Have imports take leave of a subscription that has gone, as turns have time for it."""
-        self._followed.append(following)
-        self._forget_given_up()
 
     def info(
         self, session: Session, *, connect_info: bool = False, lame_duck: bool = False
@@ -308,10 +278,6 @@ class Node:
         if self.chronicle is not None:
             self.tell(self.chronicle.connected, session, now)
 
-    def note_input(self, session: Session) -> None:
-        """Note that a session has ops to act on."""
-        (self._fed if session.is_connected else self._strangers).note(session)
-
     def note_output(self, session: Session) -> None:
         """Note that a session has output to write, or is to be closed."""
         self.touched[session] = None
@@ -333,20 +299,16 @@ class Node:
     def run(self, now: int) -> None:
         """Do everything that is to be done at `now`."""
         self.to_read = READ_OF_TURN_MAX
-        workload = self.workload
+        workload, fed, strangers = self.workload, self.fed, self.strangers
         if self._held_count > HELD_MAX or workload.is_laden:
             self._weigh_held()
-        fed, strangers = self._fed, self._strangers
         if workload.may_be_due or workload.was_long:
             self._begin_late(workload)
         else:
             workload.begin(hears=fed.is_any or strangers.is_any)
-        is_short, deliveries = workload.is_short, self._deliveries
-        if not is_short:
-            if self._reviewed:
-                self._review_some()
-            if self._given_up or self._followed:
-                self._forget_given_up()
+        is_short, deliveries, upkeep = workload.is_short, self._deliveries, self.upkeep
+        if upkeep.is_any and not is_short:
+            upkeep.go_on()
         deliveries.begin(part=PART_OF_FRESH if is_short else 1)
         # As many as may be heard in one turn of the node.
         if fed.is_any:
@@ -364,15 +326,14 @@ class Node:
             self.tell(self.chronicle.run, now)
         if self._stirred or self._late_accounts or self._account_timers.next_at <= now:
             self._run_accounts(now)
-        # Until the next turn is over: much comes between turns, as when connections end.
-        self._given_up_left = GIVEN_UP_OF_TURN_MAX
-        self._reviewed_left = REVIEWED_OF_TURN_MAX
+        if upkeep.is_any:
+            upkeep.turned()
         self._has_flushed = False
         workload.end(is_long=deliveries.are_spent)
 
     def _begin_late(self, workload: Workload) -> None:
         """Begin a turn in which somebody waits to go on, or after a long one."""
-        fed, strangers = self._fed, self._strangers
+        fed, strangers = self.fed, self.strangers
         hears, is_due = fed.is_any or strangers.is_any, workload.is_due
         has_fresh = (is_due or workload.was_long) and (fed.has_fresh or strangers.has_fresh)
         fresh = fed.take_fresh() if is_due else ()  # who has waited comes first
@@ -396,46 +357,6 @@ class Node:
             self._forget_session(session, session.left, now)
             acted_on += OPS_OF_FAREWELL
         return acted_on
-
-    def review(self, session: Session, subscriptions: list[Subscription]) -> None:
-        """Have a session look at these subscriptions again, as turns have time for it."""
-        if subscriptions:
-            subscriptions.reverse()  # they are taken from the end
-            self._reviewed.append((session, subscriptions))
-            self._review_some()
-
-    def _review_some(self) -> None:
-        while self._reviewed and self._reviewed_left > 0:
-            session, subscriptions = self._reviewed[0]
-            while subscriptions and self._reviewed_left > 0:
-                subscription = subscriptions.pop()
-                self._reviewed_left -= 1 + len(subscription.subject) // SUBJECT_BYTES_OF_OP
-                self._reviewed_left -= session.review(subscription)
-            if not subscriptions:
-                self._reviewed.popleft()
-
-    def _forget_given_up(self) -> None:
-        """Take the subscriptions of clients that are gone out of the accounts' lists, as many as a
-        turn has time for, however many clients are gone; whoever publishes meanwhile does not reach
-        them."""
-        while (self._followed or self._given_up) and self._given_up_left > 0:
-            if self._followed:
-                self._given_up_left -= self._followed[0].go_on()
-                if self._followed[0].is_over:
-                    self._followed.popleft()
-                continue
-            account, subscriptions, closed = self._given_up[0]
-            while self._given_up_left > 0 and not self._followed:
-                subscription = next(subscriptions, None)
-                if subscription is None:
-                    self._given_up.popleft()
-                    break
-                told = account.sublist.told
-                if (following := account.unsubscribe(subscription)) is not None:
-                    self._followed.append(following)
-                self._given_up_left -= 1 + ops_of(subscription.subject, account.sublist.told - told)
-                if closed is not None:
-                    closed.note(subscription)
 
     def _tick(self, session: Session, now: int) -> None:
         try:
@@ -493,9 +414,9 @@ class Node:
 
     def next_deadline(self) -> int | None:
         """Return when `run` has something to do although nothing arrives."""
-        if self._stirred or self._late_accounts or self._fed.is_any or self._strangers.is_any:
+        if self._stirred or self._late_accounts or self.fed.is_any or self.strangers.is_any:
             return 0
-        if self._given_up or self._followed or self._reviewed or self.late.waiting:
+        if self.late.waiting or (self.upkeep.is_any and self.upkeep.is_waiting):
             return 0
         if self.workload.may_be_due and self.workload.is_due:
             return 0

@@ -102,7 +102,7 @@ class Arrangement:
             account.arranged = given
         node.links = self._links
         for account, shadows in node.links.open(joins=joins).items():
-            node.give_up_subscriptions(account, shadows)
+            node.upkeep.give_up(account, shadows)
 
 
 def arrange_accounts(node: Node, options: ServerOptions) -> None:

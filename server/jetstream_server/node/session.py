@@ -15,7 +15,7 @@ Specification: docs/reference/protocol.md.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from itertools import chain, compress, islice, repeat
 from operator import attrgetter, is_
 from random import Random
@@ -49,6 +49,7 @@ from jetstream_server.node.rights import NOBODY, Rights
 from jetstream_server.node.session_state import Event, Lifecycle, State
 from jetstream_server.node.stats import NodeStats, Traffic
 from jetstream_server.node.trace import Trace
+from jetstream_server.node.upkeep import Upkeep
 from jetstream_server.protocol import encoder
 from jetstream_server.protocol import errors as faults
 from jetstream_server.protocol.errors import Fault
@@ -85,6 +86,14 @@ _LOOKED_FOR_OWN_MAX = 200_000
 _RECEIVER = attrgetter("receiver")
 
 
+class Heard(Protocol):
+    """Those who are heard in their turn."""
+
+    def note(self, session: Session) -> None:
+        """Note that somebody has something to act on."""
+        ...
+
+
 class SessionNode(Protocol):
     """The server, as its clients' sessions know it.
 
@@ -104,6 +113,7 @@ class SessionNode(Protocol):
         touched: sessions with output to write, or that are to be closed.
         to_read: how many operations of clients are read in this turn as they come.
         workload: what a turn takes on.
+        upkeep: of subscriptions, which takes time.
     """
 
     name: str
@@ -121,9 +131,16 @@ class SessionNode(Protocol):
     late: LateOutput
     touched: dict[Session, None]
     to_read: int
+    upkeep: Upkeep
 
-    def review(self, session: Session, subscriptions: list[Subscription]) -> None:
-        """Have a session look at these subscriptions again, as turns have time for it."""
+    @property
+    def fed(self) -> Heard:
+        """Return the clients who have something to act on."""
+        ...
+
+    @property
+    def strangers(self) -> Heard:
+        """Return likewise those who have not signed in."""
         ...
 
     def account_of(self, user: User | None) -> Account:
@@ -138,18 +155,6 @@ class SessionNode(Protocol):
 
     def connected(self, session: Session, now: int) -> None:
         """A client has logged in."""
-        ...
-
-    def give_up_subscriptions(
-        self, account: Account, subscriptions: Iterable[Subscription]
-    ) -> None:
-        """Take closed subscriptions out of an account's list, as turns have time for it."""
-
-    def give_up_followed(self, following: Following) -> None:
-        """Have imports take leave of a subscription that has gone, as turns have time for it."""
-
-    def note_input(self, session: Session) -> None:
-        """A session has ops to act on."""
         ...
 
     def note_output(self, session: Session) -> None:
@@ -181,6 +186,7 @@ class Session:
         outbox: bytes for its socket.
         has_spoken: whether it has said something since it was written to.
         answers: what is under way to it, and what it asks for that waits.
+        is_connected: whether somebody has signed in.
         closing: why it ends, empty while it does not.
         left: why its connection is gone while what it said before is yet to be acted on, empty as
             long as it has not.
@@ -190,6 +196,7 @@ class Session:
     # There may be ten thousand, and where there are more than thirty each takes longer to reach.
     __slots__ = (
         "__weakref__",
+        "_hears",
         "_is_info_due",
         "_lifecycle",
         "_node",
@@ -210,6 +217,7 @@ class Session:
         "has_spoken",
         "headers",
         "host",
+        "is_connected",
         "last_activity",
         "left",
         "listener",
@@ -246,10 +254,12 @@ class Session:
         self.echo, self.headers = self.sign_in.wishes.echo, self.sign_in.wishes.headers
         self.outbox = Outbox()
         self.has_spoken = False
-        self.answers = Answers(self.outbox, lambda: node.note_input(self), node.containment)
+        self.answers = Answers(self.outbox, self._note_input, node.containment)
         self.closing = self.left = ""
         self.traffic = Traffic()
         self._lifecycle = Lifecycle()
+        # What that allows where it is, at hand.
+        self.is_connected, self._hears = False, True
         self._rights = Rights(self.user, self.account.limits, options)
         self._publishing = Publishing(
             self, node, self.answers, self.traffic, self.account, self._rights
@@ -285,7 +295,7 @@ class Session:
             parser.put_off(data)
         self.unheard_bytes += size
         self.has_spoken = True
-        node.note_input(self)
+        (node.fed if self.is_connected else node.strangers).note(self)
 
     def take_output(self, bytes_max: int = sys.maxsize) -> bytes:
         """Return what is unsent, so many bytes or a little more; the caller tells the outbox what
@@ -307,11 +317,6 @@ class Session:
     def is_put_off(self) -> bool:
         """Return whether it is not heard because of what it has asked for before."""
         return bool(self.answers.postponed)
-
-    @property
-    def is_connected(self) -> bool:
-        """Return whether somebody has signed in."""
-        return self._lifecycle.allowed.is_connected
 
     @property
     def options(self) -> dict[str, Any]:
@@ -338,6 +343,16 @@ class Session:
         """Return whether it has heard more than it has acted on, and is not to hear more yet."""
         return bool(self.answers.postponed or self._ops or self.parser.later)
 
+    def _note_input(self) -> None:
+        """Note that there is something to act on."""
+        node = self._node
+        (node.fed if self.is_connected else node.strangers).note(self)
+
+    def _happened(self, event: Event) -> None:
+        lifecycle = self._lifecycle
+        lifecycle.happened(event)
+        self.is_connected, self._hears = lifecycle.allowed.is_connected, lifecycle.allowed.hears
+
     # -- one turn ----------------------------------------------------------------------------
 
     def run(self, now: int, ops_max: int = sys.maxsize) -> int:
@@ -355,10 +370,9 @@ class Session:
                 answers.resume(now)
             if answers.postponed:
                 return 0
-        allowed = self._lifecycle.allowed
-        if not allowed.is_connected and self._lifecycle.state is State.GREETED:
-            self._lifecycle.happened(Event.SPOKE)
-        if not allowed.hears:
+        if not self.is_connected and self._lifecycle.state is State.GREETED:
+            self._happened(Event.SPOKE)
+        if not self._hears:
             if self.closing:
                 self._ops.clear()
             return 0
@@ -370,14 +384,14 @@ class Session:
             ops = ops or parser.read_on(min(ops_max, OPS_MAX))
             self._ops_more = (parser.joined_bytes - joined_bytes) // _BYTES_OF_JOINED_OP
             if parser.later:
-                self._node.note_input(self)
+                self._note_input()
         trace = self._node.protocol_trace
         is_known = self.user is not None
         for op in ops:
             number += 1
             if number + self._ops_more > ops_max:
                 self._ops = ops[number - 1 :]
-                self._node.note_input(self)
+                self._note_input()
                 return number - 1 + self._ops_more  # the last one may have counted for many
             if trace is not None and op is not self._traced and not self.sign_in.is_answered:
                 trace.arrived(self, op)
@@ -390,7 +404,7 @@ class Session:
                 self._ops = [left, *ops[number:]]
                 # CONNECT is acted on again once the answer is known, which is noted then.
                 if not answers.postponed and type(left) is not Connect:
-                    self._node.note_input(self)
+                    self._note_input()
                 return number + self._ops_more
             if answers.postponed:
                 self._ops = ops[number:]
@@ -470,11 +484,11 @@ class Session:
         """End the session once its output is written."""
         if not self.closing:
             self.closing = reason
-            self._lifecycle.happened(Event.ENDED)
+            self._happened(Event.ENDED)
             # What others say in the same turn goes to those who share a queue group with it.
             self._subscriptions.silence()
             if self.left:
-                self._node.note_input(self)  # which ends it
+                self._note_input()  # which ends it
             else:
                 self._node.note_output(self)
 
@@ -637,7 +651,7 @@ class Session:
         """End a subscription that has had enough messages."""
         if self._subscriptions.remove(subscription):  # one message may end ten thousand of them
             subscription.closed = True
-            self._node.give_up_subscriptions(self.account, [subscription])
+            self._node.upkeep.give_up(self.account, [subscription])
 
     def _send_messages(self, data: bytes, count: int, content_bytes: int, now: int) -> None:
         expected = self._rights.expected
@@ -721,7 +735,7 @@ class Session:
         self.parser.headers = sign_in.wishes.headers
         user = sign_in.decide(node.authenticator, node.password_checker, self._now)
         if user is None:
-            self._lifecycle.happened(Event.ASKED)
+            self._happened(Event.ASKED)
             node.deadline_changed(self)
         elif isinstance(user, Fault):
             if user is faults.AUTHORIZATION_VIOLATION:
@@ -736,15 +750,15 @@ class Session:
         """Go on with CONNECT: what has to be known of the password is."""
         if not self.closing:
             if self._lifecycle.takes(Event.ANSWERED):
-                self._lifecycle.happened(Event.ANSWERED)
-            self._node.note_input(self)
+                self._happened(Event.ANSWERED)
+            self._note_input()
             self._node.deadline_changed(self)
 
     def _become(self, user: User) -> None:
         """Go on as a user who has signed in."""
         node, was_connected = self._node, self.is_connected
         if was_connected or node.authenticator.is_required:
-            node.give_up_subscriptions(self.account, self._subscriptions.close())
+            node.upkeep.give_up(self.account, self._subscriptions.close())
         self.account.clients.discard(self.cid)
         self.account.traffic.add(self.traffic)
         self.user = user
@@ -754,7 +768,7 @@ class Session:
             self.refuse(faults.ACCOUNT_CONNECTIONS_EXCEEDED)
             return
         self.account.clients.add(self.cid)
-        self._lifecycle.happened(Event.ACCEPTED)
+        self._happened(Event.ACCEPTED)
         self._is_info_due = True
         self._pings.connected(self._now, node.options.ping_interval_ns)
         node.deadline_changed(self)
@@ -774,7 +788,7 @@ class Session:
             for each in subscriptions:
                 each.is_filtered = True
             self._unreviewed += len(subscriptions)
-            self._node.review(self, subscriptions)
+            self._node.upkeep.review(self, subscriptions)
 
     def review(self, subscription: Subscription) -> int:
         """End a subscription that the rights of now do not cover; return for how many more than one
@@ -858,7 +872,7 @@ class Session:
             following = self.account.unsubscribe(subscription)
             self._ops_more += ops_of(subscription.subject, self.account.sublist.told - told)
             if following is not None:
-                self._node.give_up_followed(following)
+                self._node.upkeep.take_leave(following)
 
     def _ping(self, op: Ping) -> None:
         self.send(encoder.PONG)
@@ -883,7 +897,7 @@ class Session:
         self.left = reason
         self.outbox.drop()
         self.outbox.socket_holds(0)
-        self._node.note_input(self)
+        self._note_input()
         return self._subscriptions.close()
 
     @property

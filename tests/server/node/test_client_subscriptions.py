@@ -11,8 +11,7 @@ import pytest
 from jetstream_server.config.options import ServerOptions
 from jetstream_server.core.subscription import Outlet, Subscription
 from jetstream_server.kernels.parts import PartedOrder
-from jetstream_server.node import client_subscriptions
-from jetstream_server.node import node as node_module
+from jetstream_server.node import client_subscriptions, upkeep
 from jetstream_server.node.accounts.account import ClientLimits
 from jetstream_server.node.auth.auth import User
 from jetstream_server.node.auth.permissions import PermissionRules, SubjectRules
@@ -168,7 +167,7 @@ def test_a_client_with_very_many_leaves_in_its_order(
     monkeypatch: pytest.MonkeyPatch, make_node: Any, make_client: Any
 ) -> None:
     monkeypatch.setattr(client_subscriptions, "PartedOrder", partial(PartedOrder, part_max=3))
-    monkeypatch.setattr(node_module, "GIVEN_UP_OF_TURN_MAX", 4)
+    monkeypatch.setattr(upkeep, "GIVEN_UP_OF_TURN_MAX", 4)
     node = make_node()
     ann, bob = make_client(node), make_client(node)
     for client in (ann, bob):

@@ -11,6 +11,7 @@ from jetstream_server.core.deliveries import DELIVERIES_OF_TURN_MAX
 from jetstream_server.jetstream.api.dispatch import Api
 from jetstream_server.jetstream.catalog.catalog import Catalog
 from jetstream_server.node import node as node_module
+from jetstream_server.node import upkeep
 from jetstream_server.node.node import OPS_OF_FAREWELL
 from jetstream_server.node.session_queue import SessionQueue
 from jetstream_server.protocol.ops import PubRun
@@ -163,7 +164,7 @@ def test_what_many_who_go_at_once_had_subscribed_to_goes_in_pieces(node, make_cl
 
 def test_many_who_have_gone_and_are_heard_to_the_end_take_turns(node, make_client, monkeypatch):
     """To forget somebody counted for nothing, so a thousand were forgotten in a turn."""
-    monkeypatch.setattr(node, "_fed", SessionQueue(10 * (1 + OPS_OF_FAREWELL)))
+    monkeypatch.setattr(node, "fed", SessionQueue(10 * (1 + OPS_OF_FAREWELL)))
     clients = [make_client(node) for _ in range(50)]
     for client in clients:
         client.connect()
@@ -181,7 +182,8 @@ def test_many_who_have_gone_and_are_heard_to_the_end_take_turns(node, make_clien
 
 def test_subscriptions_that_end_with_one_message_go_in_turns(node, make_client, monkeypatch):
     """Ten thousand that end together took 40 ms."""
-    monkeypatch.setattr(node_module, "GIVEN_UP_OF_TURN_MAX", 3)
+    monkeypatch.setattr(upkeep, "GIVEN_UP_OF_TURN_MAX", 3)
+    node.upkeep.turned()
     client, other = make_client(node), make_client(node)
     for each in (client, other):
         each.connect()

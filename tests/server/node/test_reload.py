@@ -19,8 +19,7 @@ from jetstream_server.config.options import (
     UserOptions,
 )
 from jetstream_server.config.permissions import Permissions, SubjectPermissions
-from jetstream_server.node import node as node_module
-from jetstream_server.node import successions
+from jetstream_server.node import successions, upkeep
 from jetstream_server.node.auth.auth import Authenticator, User
 from jetstream_server.node.auth.users import users_of
 from jetstream_server.node.reload import Arrangement, arrange_accounts, reload
@@ -177,7 +176,7 @@ def test_mappings_that_stay_are_not_made_again(node, connect):
 def test_many_subscriptions_are_looked_at_in_turns_and_get_nothing_forbidden_meanwhile(
     node, connect, monkeypatch
 ):
-    monkeypatch.setattr(node_module, "REVIEWED_OF_TURN_MAX", 10)
+    monkeypatch.setattr(upkeep, "REVIEWED_OF_TURN_MAX", 10)
     a, b = connect(b"a"), connect(b"b")
     a.say(b"".join(b"SUB s.%d %d\r\n" % (n, n + 1) for n in range(45)) + b"SUB y 99\r\n")
     rules = Permissions(subscribe=SubjectPermissions(("y",)))

@@ -503,7 +503,7 @@ def test_another_member_of_a_group_is_sent_what_one_may_not_be_sent(three, is_ne
     for client in (ann, cid):
         client.say(b"SUB in.* q 1\r\n")
     if is_new:  # and it is not looked at yet what ann subscribes to
-        ann.node._reviewed_left = 0
+        ann.node.upkeep._reviewed_left = 0
         ann.session.adopt(ann.session.user)
     bob.session.feed(b"PUB in.secret 0\r\n\r\n" * 20 + b"PUB in.a 0\r\n\r\n" * 20)
     bob.say(b"")
@@ -583,7 +583,7 @@ def test_each_of_many_subscriptions_of_a_client_is_sent_what_it_may_get(
 def test_of_many_subscriptions_none_is_sent_what_new_rights_deny(
     make_node, make_client, monkeypatch
 ):
-    monkeypatch.setattr("jetstream_server.node.node.REVIEWED_OF_TURN_MAX", 10)
+    monkeypatch.setattr("jetstream_server.node.upkeep.REVIEWED_OF_TURN_MAX", 10)
     node = make_node([User(name="ann", password="pw"), User(token="t")])
     ann, root = make_client(node), make_client(node)
     ann.connect(b'{"user":"ann","pass":"pw","verbose":false,"pedantic":false}')

@@ -29,7 +29,7 @@ from jetstream_server.core.subject import matches
 from jetstream_server.core.wildcard_mapping import WildcardMapping
 from jetstream_server.jetstream.api.dispatch import Api
 from jetstream_server.jetstream.catalog.catalog import Catalog
-from jetstream_server.node import late_output, publishing, router
+from jetstream_server.node import late_output, publishing, router, upkeep
 from jetstream_server.node import node as node_module
 from jetstream_server.node.accounts.domain_mapping import DomainMapping
 from jetstream_server.node.accounts.service_imports import ServiceImport
@@ -556,8 +556,8 @@ def shorten(monkeypatch: pytest.MonkeyPatch, random: Random) -> None:
         (router, "ROUTES_MAX", [1, 65536, 65536]),
         (node_module, "OPS_OF_TURN_MAX", [300, 500]),
         (node_module, "READ_OF_TURN_MAX", [3, 30, 2000]),
-        (node_module, "GIVEN_UP_OF_TURN_MAX", [1, 10, 2000]),
-        (node_module, "REVIEWED_OF_TURN_MAX", [1, 10, 1500]),
+        (upkeep, "GIVEN_UP_OF_TURN_MAX", [1, 10, 2000]),
+        (upkeep, "REVIEWED_OF_TURN_MAX", [1, 10, 1500]),
         (node_module, "UNITS_OF_TURN", [3, 60, 60]),
         (publishing, "MESSAGES_OF_TURN_MAX", [4, 30, 1000]),
         (late_output, "LATE_OF_ACCOUNT_MAX", [3, 5000]),

@@ -253,7 +253,7 @@ def test_what_a_consumer_delivers_is_not_heard_by_way_of_an_import_that_is_no_mo
     turns(node, b.now)
     assert b.read() == b""
     for account, shadows in left.items():
-        node.give_up_subscriptions(account, shadows)
+        node.upkeep.give_up(account, shadows)
     turns(node, b.now)
     assert b.read() == b""
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from jetstream_server.config.options import AccountOptions, ExportOptions, ImportOptions
 from jetstream_server.core import deliveries
-from jetstream_server.node import node as node_module
+from jetstream_server.node import upkeep
 from jetstream_server.node.accounts.account_links import AccountLinks
 from jetstream_server.node.accounts.following import FOLLOWED_AT_ONCE
 from jetstream_server.node.auth.auth import User
@@ -33,7 +33,7 @@ def node(make_node: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     }
     AccountLinks(node.accounts, configured, node.random).open()
     monkeypatch.setattr(deliveries, "DELIVERIES_OF_TURN_MAX", 10 * OF_TURN)
-    monkeypatch.setattr(node_module, "GIVEN_UP_OF_TURN_MAX", OF_TURN)
+    monkeypatch.setattr(upkeep, "GIVEN_UP_OF_TURN_MAX", OF_TURN)
     return node
 
 
@@ -107,7 +107,7 @@ def test_a_client_that_wants_to_hear_of_it_does_once_all_follow(
 def test_a_client_that_leaves_meanwhile_leaves_no_shadow(
     node: Any, connect: Any, shadows: Any, monkeypatch: pytest.MonkeyPatch, after: int
 ) -> None:
-    monkeypatch.setattr(node_module, "GIVEN_UP_OF_TURN_MAX", 10 * IMPORTS)
+    monkeypatch.setattr(upkeep, "GIVEN_UP_OF_TURN_MAX", 10 * IMPORTS)
     client = connect(b"i")
     client.say(b"SUB x.*.> 1\r\nSUB x.*.a 2\r\n")
     for _ in range(after):

@@ -98,7 +98,7 @@ def test_links_that_end_meanwhile_are_not_joined(node: Any) -> None:
     left = links(node, 0, many).open()
     for account, subscriptions in left.items():
         assert all(each.closed for each in subscriptions)
-        node.give_up_subscriptions(account, subscriptions)
+        node.upkeep.give_up(account, subscriptions)
     for turn in range(1, 40):
         node.run(turn * 2_000_000)
     assert shadows(node) == before

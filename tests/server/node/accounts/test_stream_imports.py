@@ -139,13 +139,13 @@ def test_who_is_gone_gets_no_share_of_a_group_before_its_shadows_are_taken_out(
     a, b, stays = connect(b"a"), connect(b"b"), connect(b"a")
     b.say(b"SUB other z1\r\nSUB %b g 1\r\n" % target.replace(b">", b"1"))
     stays.say(b"SUB ev.1 g 1\r\n")
-    monkeypatch.setattr(node, "_given_up_left", 1)
+    monkeypatch.setattr(node.upkeep, "_given_up_left", 1)
     node.close_session(b.session, "Client Closed", b.now)
     assert node.next_deadline() == 0
     a.session.feed(b"PUB ev.1 0\r\n\r\n" * 50)
-    node._fed.take_turn(node._hear, node._deliveries, a.now)
+    node.fed.take_turn(node._hear, node._deliveries, a.now)
     assert stays.read().count(b"MSG ev.1 1 ") == 50
     for client, said in ((stays, b"UNSUB 1\r\n"), (a, b"SUB r 1\r\nPUB ev.1 r 0\r\n\r\n")):
         client.session.feed(said)
-        node._fed.take_turn(node._hear, node._deliveries, a.now)
+        node.fed.take_turn(node._hear, node._deliveries, a.now)
     assert b" 503" in a.read(), "nobody is left"
