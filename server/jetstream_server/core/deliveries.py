@@ -50,12 +50,18 @@ class Deliveries:
         self.clients = clients
         self.begin()
 
-    def begin(self, *, part: int = 1) -> None:
-        """A turn begins, which has time for one part in so many of what others have time for."""
-        self.most = DELIVERIES_OF_TURN_MAX
-        self.left = self.most // part
-        self.subjects_left = SUBJECTS_OF_TURN_MAX // part
+    def begin(self) -> None:
+        """A turn begins."""
+        self.left = self.most = DELIVERIES_OF_TURN_MAX
+        self.subjects_left = SUBJECTS_OF_TURN_MAX
         # Those who could not be written to in the turns before are nobody's in this one.
+        self.clients_max = len(self.clients) + CLIENTS_OF_TURN_MAX
+
+    def begin_short(self, part: int) -> None:
+        """A turn begins that has time for one part in so many of what others have time for."""
+        self.begin()
+        self.left //= part
+        self.subjects_left //= part
         self.clients_max = len(self.clients) + CLIENTS_OF_TURN_MAX // part
 
     def allow_some(self, part: int) -> None:

@@ -113,16 +113,17 @@ class Workload:
         """
         self.turn += 1
         self._hears = hears
+        self._slices_left = 1
         if self.was_long or self.is_short:
             self._shorten(is_short=has_fresh and self.was_long)
-        self._slices_left = 0 if self.is_short else 1
-        self._waited_since, self._waits_since = self._waits_since, 0
+        if self._waits_since or self._waited_since:
+            self._waited_since, self._waits_since = self._waits_since, 0
         if self.used:
             self.used = 0.0
             self._served.clear()
         if self._put_off:
             self._put_off.clear()
-        if self.is_short or not self.may_be_due:
+        if not self.may_be_due or self.is_short:
             return
         if self._held_up and not self.is_held:
             self.waiting = self._held_up + self.waiting
@@ -142,6 +143,7 @@ class Workload:
 
     def _shorten(self, *, is_short: bool) -> None:
         self.is_short = is_short
+        self._slices_left = 0 if is_short else 1
         self._most = self._part_of_fresh if is_short else self._units_max
         self.timer_units = UNITS_OF_TIMERS / PART_OF_FRESH if is_short else UNITS_OF_TIMERS
 
@@ -151,8 +153,10 @@ class Workload:
         Args:
             is_long: it has taken as long as a turn may, whatever it was for.
         """
-        has_sliced = self._slices_left <= 0 and not self.is_short
-        self.was_long = not self.is_short and (is_long or has_sliced or self.used >= self._long)
+        if self.is_short:
+            self.was_long = False
+        else:
+            self.was_long = is_long or self._slices_left <= 0 or self.used >= self._long
         self._slices_left = 0
 
     def takes_slice(self, waits_since: int) -> bool:

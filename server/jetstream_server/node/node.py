@@ -307,14 +307,18 @@ class Node:
         else:
             workload.begin(hears=fed.is_any or strangers.is_any)
         is_short, deliveries, upkeep = workload.is_short, self._deliveries, self.upkeep
-        if upkeep.is_any and not is_short:
-            upkeep.go_on()
-        deliveries.begin(part=PART_OF_FRESH if is_short else 1)
+        if is_short:
+            deliveries.begin_short(PART_OF_FRESH)
+        else:
+            if upkeep.is_any:
+                upkeep.go_on()
+            deliveries.begin()
         # As many as may be heard in one turn of the node.
         if fed.is_any:
             fed.take_turn(self._hear, deliveries, now, is_short=is_short)
         if strangers.is_any:
-            strangers.take_turn(self._hear, deliveries, now, is_short=is_short)
+            is_late = deliveries.are_spent  # by those before
+            strangers.take_turn(self._hear, deliveries, now, is_short=is_short, is_late=is_late)
         if self.late.waiting:
             self._send_late(now)
         if self._timers.next_at <= now:

@@ -13,6 +13,8 @@ always be quicker.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from itertools import chain
+from operator import attrgetter
 
 from jetstream_server.core.deliveries import Deliveries
 from jetstream_server.node.session import Session
@@ -21,6 +23,8 @@ from jetstream_server.node.session import Session
 OPS_OF_SESSION_MAX = 500
 OPS_OF_SESSION_MIN = 4
 LITTLE_BYTES = 1024  # it is little for who has said no more
+
+_UNHEARD_BYTES = attrgetter("unheard_bytes")
 
 Hear = Callable[[Session, int, int], int]
 
@@ -71,7 +75,13 @@ class SessionQueue:
         self._look()
 
     def take_turn(
-        self, hear: Hear, deliveries: Deliveries, now: int, *, is_short: bool = False
+        self,
+        hear: Hear,
+        deliveries: Deliveries,
+        now: int,
+        *,
+        is_short: bool = False,
+        is_late: bool = False,
     ) -> None:
         """Have sessions heard, as many as there is time for.
 
@@ -79,13 +89,18 @@ class SessionQueue:
             hear: has one act on no more of what it has than that, and returns on how much.
             deliveries: tell whether there is no time for the messages of whoever is heard next.
             is_short: there is time only for those who say something new.
+            is_late: there is no time left for messages.
         """
         fresh = self._fresh
-        if len(fresh) > 1 or self._waiting or self._late:
+        if self._waiting or self._late:
             self._take_crowded_turn(hear, deliveries, now, is_short=is_short)
+        elif len(fresh) > 1:
+            if is_short or max(map(_UNHEARD_BYTES, fresh)) > LITTLE_BYTES:
+                self._take_crowded_turn(hear, deliveries, now, is_short=is_short)
+            else:
+                self._take_quiet_turn(hear, deliveries, now)
         elif fresh:  # as nearly always
             session, _ = fresh.popitem()
-            is_late = deliveries.are_spent
             self.is_any = False  # until it is noted again
             hear(session, OPS_OF_SESSION_MAX, now)
             if fresh:  # it has more
@@ -94,6 +109,24 @@ class SessionQueue:
                 if is_late and session in fresh:
                     del fresh[session]
                     self._late[session] = None
+
+    def _take_quiet_turn(self, hear: Hear, deliveries: Deliveries, now: int) -> None:
+        """Have sessions heard all of which have said little, while nobody waits."""
+        fresh, self._fresh = self._fresh, {}
+        left, heard_late = self._ops_max, list[Session]()
+        most = min(max(left // len(fresh), OPS_OF_SESSION_MIN), OPS_OF_SESSION_MAX)
+        unheard = iter(fresh)
+        for session in unheard:
+            if deliveries.are_spent:
+                heard_late.append(session)
+            left -= hear(session, min(most, left), now)
+            if left <= 0:
+                break
+        self._passed_over = 0
+        if left > 0 and not self._fresh:  # all were heard, and nobody has more
+            self.is_any = False
+        else:
+            self._note_more(heard_late, (), unheard)
 
     def _take_crowded_turn(
         self, hear: Hear, deliveries: Deliveries, now: int, *, is_short: bool
@@ -138,10 +171,22 @@ class SessionQueue:
                 left -= hear(session, min(most, left - reserve), now)
         if not is_short:
             self._passed_over = self._passed_over + 1 if is_passed_over else 0
-        # Who has more was noted meanwhile.
+        self._note_more(heard_late, late_left, chain(waiting_left, much_left, little_left))
+
+    def _note_more(
+        self, heard_late: list[Session], late_left: Iterable[Session], left: Iterable[Session]
+    ) -> None:
+        """Note who waits: those who were not heard, and those who have more, which were noted
+        meanwhile.
+
+        Args:
+            heard_late: those for whose messages there was no time.
+            late_left: those who were late before, and were not heard.
+            left: all others who were not heard.
+        """
         more, self._fresh = self._fresh, {}
         self._late |= dict.fromkeys([*late_left, *(each for each in heard_late if each in more)])
-        for session in (*waiting_left, *much_left, *little_left, *more):
+        for session in (*left, *more):
             if session not in self._late:
                 self._waiting[session] = None
         self._look()

@@ -40,7 +40,7 @@ def test_messages_that_come_together_cost_less() -> None:
 
 def test_a_short_turn_has_time_for_a_part() -> None:
     deliveries = Deliveries()
-    deliveries.begin(part=3)
+    deliveries.begin_short(3)
     assert deliveries.left == DELIVERIES_OF_TURN_MAX // 3
     assert deliveries.subjects_left == SUBJECTS_OF_TURN_MAX // 3
     assert deliveries.most == DELIVERIES_OF_TURN_MAX
@@ -59,7 +59,7 @@ def test_clients_are_counted_but_for_those_of_the_turns_before() -> None:
         deliveries.begin()
     assert deliveries.has_time
     clients.clear()
-    deliveries.begin(part=4)
+    deliveries.begin_short(4)
     clients += [0] * (CLIENTS_OF_TURN_MAX // 4)
     assert not deliveries.has_time
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from random import Random
 
 import pytest
@@ -261,3 +262,40 @@ def test_whoever_says_little_is_heard_in_each_turn_though_others_come_earlier(tu
         turns.come(greedy, quiet)
         turns.queue.take_turn(hear, Time(), 0)
         assert heard in ([quiet, greedy], [quiet, patient, greedy])
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_of_some_who_say_little_it_makes_no_difference_that_nobody_waits(seed, monkeypatch):
+    """Both ways of hearing them, the short and the long one, hear the same ones as much."""
+    random, heard = Random(seed), []
+    sizes = [random.choice([1, 3, 20, 102]) for _ in range(random.choice([2, 3, 40, 400]))]
+    late_after = random.choice([0, 10, 500, TURN * 1000])
+    for is_long in (False, True):
+        turns = Turns()
+        if is_long:
+            crowded = partial(turns.queue._take_crowded_turn, is_short=False)
+            monkeypatch.setattr(turns.queue, "_take_quiet_turn", crowded)
+        turns.late_after = late_after
+        said = [Said(size) for size in sizes]
+        turns.come(*said)
+        turns.take()
+        queue = turns.queue
+        kept = [[said.index(each) for each in kept] for kept in (queue._late, queue._waiting)]
+        heard.append(([each.ops for each in said], kept))
+        while queue.is_any:
+            turns.take()
+        heard.append([each.heard_in for each in said])
+    assert heard[:2] == heard[2:]
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+def test_the_only_one_is_late_if_others_have_left_no_time(turns, is_late):
+    queue, more = turns.queue, Said(2 * OPS_OF_SESSION_MAX)
+    turns.come(more)
+
+    def hear(session: Said, ops_max: int, now: int) -> int:
+        queue.note(session)  # type: ignore[arg-type]
+        return ops_max
+
+    queue.take_turn(hear, Time(), 0, is_late=is_late)  # type: ignore[arg-type]
+    assert list(queue._late if is_late else queue._waiting) == [more]
