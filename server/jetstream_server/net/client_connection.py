@@ -67,7 +67,7 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Return where the socket is to be read into."""
-        return self._pump.read_buffer.place()
+        return self._pump.read_buffer.place
 
     def buffer_updated(self, nbytes: int) -> None:
         """Take so many bytes that were read."""
@@ -125,26 +125,35 @@ class ClientConnection(asyncio.BufferedProtocol):
         Returns:
             How many bytes that was.
         """
-        session, transport = self._session, self._transport
+        session = self._session
+        if session.closing:
+            return self._write_last(session.closing)
         outbox = session.outbox
+        if not outbox.parts or self._transport.is_closing():
+            return 0
+        if outbox.backlog_bytes > OUTBOX_LOW_BYTES:
+            self._is_behind = True
+        written_bytes = 0 if self._is_full else self._write_up_to(_PIECE_BYTES)
+        if outbox.parts:
+            while outbox.parts and not self._is_full and written_bytes < _PIECES_BYTES_MAX:
+                written_bytes += self._write_up_to(_PIECE_BYTES)
+            self._go_on()
+        return written_bytes
+
+    def _write_last(self, reason: str) -> int:
+        """Write what is left for a client whose session ends, and close."""
+        transport, outbox = self._transport, self._session.outbox
         written_bytes = 0
         if outbox.parts and not transport.is_closing():
             self._is_behind = self._is_behind or outbox.backlog_bytes > OUTBOX_LOW_BYTES
-            if session.closing:
-                written_bytes = self._write_up_to(sys.maxsize)
-            else:
-                while outbox.parts and not self._is_full and written_bytes < _PIECES_BYTES_MAX:
-                    written_bytes += self._write_up_to(_PIECE_BYTES)
-                if outbox.parts:
-                    self._go_on()
-        if session.closing:
-            if outbox or self._is_stuck():
-                transport.abort()
-            elif not transport.is_closing():
-                self._say_goodbye(session.closing)
-                self._close()
-            # The socket may live on for a while; the client's share of a queue group must not.
-            self._end_session(session.closing)
+            written_bytes = self._write_up_to(sys.maxsize)
+        if outbox or self._is_stuck():
+            transport.abort()
+        elif not transport.is_closing():
+            self._say_goodbye(reason)
+            self._close()
+        # The socket may live on for a while; the client's share of a queue group must not.
+        self._end_session(reason)
         return written_bytes
 
     def _write_up_to(self, bytes_max: int) -> int:

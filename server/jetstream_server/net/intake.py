@@ -73,9 +73,13 @@ class Intake:
     def took(self, source: ReadableConnection, size: int) -> None:
         """Count bytes that were read."""
         self.read_bytes += size
-        before, published = self._read.get(source) or (0, source.published)
-        self._read[source] = (before + size, published)
-        if before + size >= TURN_READ_BYTES:
+        known = self._read.get(source)
+        if known is None:
+            self._read[source] = (size, source.published)
+        else:
+            size += known[0]
+            self._read[source] = (size, known[1])
+        if size >= TURN_READ_BYTES:
             self.rest(source)
 
     def rest(self, source: ReadableConnection) -> None:

@@ -135,14 +135,15 @@ class Pump:
                 self._busy_poll.turn_began(now)
             workload = self.node.workload
             workload.is_held = self._flushing and self._is_crowded
-            workload.is_flooded = self._unflushed_bytes > UNFLUSHED_LOW_BYTES
             self.node.run(now)
             self._flush_or_release(now)
             self._write(now, WRITTEN_CLIENTS_MAX, WRITTEN_BYTES_MAX)
             self.read_buffer.begin()
             if self.deflating.is_used:
                 self.deflating.begin()
-            self.intake.turned(self._unflushed_bytes)
+            unflushed_bytes = self._unflushed_bytes
+            workload.is_flooded = unflushed_bytes > UNFLUSHED_LOW_BYTES
+            self.intake.turned(unflushed_bytes)
             if self.unwrapping.is_used:
                 self.unwrapping.turned()
             if self.handshakes.is_used:
@@ -174,11 +175,11 @@ class Pump:
     def _flush_or_release(self, now: int) -> None:
         if self._flushing or self._is_stopping:
             return
-        commit = self._commit
-        flush = None
-        is_written = commit is not None and commit.lazily_ns > 0 and commit.write_through(now)
-        if commit is not None and not is_written:
-            flush = commit.take(now)
+        commit, flush, is_written = self._commit, None, False
+        if commit is not None:
+            is_written = commit.lazily_ns > 0 and commit.write_through(now)
+            if not is_written:
+                flush = commit.take(now)
         if flush is not None:
             self._waiting += self.node.take_held()
             held, self._waiting = self._waiting, []
@@ -226,7 +227,9 @@ class Pump:
                 WRITTEN_AFTER_FLUSH_BYTES_MAX,
                 AFTER_FLUSH_OF_ONE_BYTES_MAX,
             )
-            self.intake.flushed(self._unflushed_bytes)
+            unflushed_bytes = self._unflushed_bytes
+            self.node.workload.is_flooded = unflushed_bytes > UNFLUSHED_LOW_BYTES
+            self.intake.flushed(unflushed_bytes)
             self._arm(now)
             if self._busy_poll is not None and not self._flushing:
                 self._busy_poll.answered()
@@ -286,10 +289,12 @@ class Pump:
             connection = self.connections.get(session)
             if connection is None:
                 continue
-            unsent_bytes = session.outbox.unsent_bytes
-            if (left <= 0 or unsent_bytes > of_one_max) and unsent_bytes > WRITTEN_LATE_BYTES_MIN:
-                late[session] = None
-                continue
+            if left <= 0 or of_one_max < sys.maxsize:
+                unsent_bytes = session.outbox.unsent_bytes
+                is_much = unsent_bytes > WRITTEN_LATE_BYTES_MIN
+                if is_much and (left <= 0 or unsent_bytes > of_one_max):
+                    late[session] = None
+                    continue
             if session.closing:
                 if closings <= 0:
                     late[session] = None

@@ -15,29 +15,30 @@ _PARTS = 8  # what one may have of what is left
 
 
 class ReadBuffer:
-    """A place for what the next socket has; what is read has to be taken before the next read."""
+    """A place for what the next socket has; what is read has to be taken before the next read.
+
+    Attributes:
+        place: where the next socket is read into; as long as what may be read of it.
+    """
 
     def __init__(self) -> None:
-        self._place = memoryview(bytearray(READ_BYTES_MAX))
+        self._whole = self.place = memoryview(bytearray(READ_BYTES_MAX))
         self._left = ROUND_BYTES
 
     def begin(self) -> None:
         """A turn is over: `ROUND_BYTES` may be read until the end of the next one."""
         self._left = ROUND_BYTES
+        self.place = self._whole
 
     @property
     def is_spent(self) -> bool:
         """Return whether no more than a little is read from anybody until the next turn."""
         return self._left <= 0
 
-    def place(self) -> memoryview:
-        """Return where the next socket is read into; as long as what may be read of it."""
-        size = self._left // _PARTS
-        if size >= READ_BYTES_MAX:
-            return self._place
-        return self._place[: max(size, READ_BYTES_MIN)]
-
     def take(self, size: int) -> bytes:
         """Return a copy of the first `size` bytes of it, which were read, and count them."""
-        self._left -= size
-        return bytes(self._place[:size])
+        data = bytes(self._whole[:size])
+        self._left = left = self._left - size
+        if left < _PARTS * READ_BYTES_MAX:
+            self.place = self._whole[: max(left // _PARTS, READ_BYTES_MIN)]
+        return data

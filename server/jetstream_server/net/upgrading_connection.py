@@ -54,7 +54,7 @@ class UpgradingConnection(asyncio.BufferedProtocol):
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Return where the socket is to be read into."""
-        return self._pump.read_buffer.place()
+        return self._pump.read_buffer.place
 
     def buffer_updated(self, nbytes: int) -> None:
         """Take so many bytes that were read."""

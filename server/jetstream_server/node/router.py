@@ -249,16 +249,14 @@ class Router:
             ):
                 cut, _ = subjects.segment(run.chunk, run.fields, cut, stop, routes, families)
             only, singly = targets.only, targets.singly
-            if (
-                answers is not None
-                and (only is None or only.outlet is not None)
-                and len(deliveries.clients) >= deliveries.clients_max
-            ):
-                break
-            if answers is not None and (only is None or only.is_filtered or singly):
-                cut = self._looked_at_together(targets, run, index, cut)
-                if cut == index:
+            if answers is not None:
+                is_for_clients = only is None or only.outlet is not None
+                if is_for_clients and len(deliveries.clients) >= deliveries.clients_max:
                     break
+                if only is None or only.is_filtered or singly:
+                    cut = self._looked_at_together(targets, run, index, cut)
+                    if cut == index:
+                        break
             if only is not None:
                 if not self._deliver_to_one(only, run, index, cut, sender, now):
                     if sender is not None:
@@ -275,16 +273,16 @@ class Router:
                 cut = self._deliver_much(targets, run, index, cut, sender, now, answers, late)
                 if cut == index:
                     break
-            if singly and answers is not None and targets.cost <= COST_AT_ONCE_MAX:
-                deliveries.left -= singly * (cut - index)
             if late is not None:
                 deliveries.left -= _cost_of_servers(targets, run, index, cut)
-            index = cut
             if answers is not None:
+                if singly and targets.cost <= COST_AT_ONCE_MAX:
+                    deliveries.left -= singly * (cut - index)
                 if answers.postponed:
-                    break
+                    return cut
             elif late is not None and late.postponed:
-                break
+                return cut
+            index = cut
         return index
 
     def _looked_at_together(self, targets: Targets, run: PubRun, index: int, cut: int) -> int:

@@ -459,14 +459,16 @@ class Session:
             return
         if self.closing and self.closing == faults.SLOW_CONSUMER_PENDING_BYTES.reason:
             return
-        outbox, node = self.outbox, self._node
-        backlog_bytes = outbox.put(data)
+        node = self._node
         node.touched[self] = None
-        if backlog_bytes > node.options.max_pending and not self.closing:
-            node.stats.slow_consumers += 1
-            # No -ERR: the client would not read it either.
-            self.refuse(faults.SLOW_CONSUMER_PENDING_BYTES)
-            outbox.drop()
+        if self.outbox.put(data) > node.options.max_pending and not self.closing:
+            self._cut_off()
+
+    def _cut_off(self) -> None:
+        """End the connection of a client that does not read; it would not read -ERR either."""
+        self._node.stats.slow_consumers += 1
+        self.refuse(faults.SLOW_CONSUMER_PENDING_BYTES)
+        self.outbox.drop()
 
     def refuse(self, fault: Fault) -> None:
         """Say -ERR, and close if the fault is one that ends the connection."""
@@ -654,13 +656,15 @@ class Session:
             self._node.upkeep.give_up(self.account, [subscription])
 
     def _send_messages(self, data: bytes, count: int, content_bytes: int, now: int) -> None:
-        expected = self._rights.expected
+        """Send messages to somebody who has not ended."""
+        node, expected, traffic = self._node, self._rights.expected, self.traffic
         if expected is not None:
             expected.expect(data, now)
-        self.send(data)
-        traffic = self.traffic
         traffic.out_msgs += count
         traffic.out_bytes += content_bytes
+        node.touched[self] = None
+        if self.outbox.put(data) > node.options.max_pending:
+            self._cut_off()
 
     def unanswered(self, run: PubRun, start: int, stop: int) -> int:
         """Tell this publisher that nobody listens, for those messages whose reply subject it

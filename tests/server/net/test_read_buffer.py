@@ -18,21 +18,21 @@ READS_MAX = 32  # of one socket before libuv looks at the next
 def test_once_much_has_been_read_a_little_is_read_of_everybody_until_the_turn_is_over() -> None:
     buffer, sizes = ReadBuffer(), list[int]()
     while not buffer.is_spent:
-        sizes.append(len(buffer.place()))
+        sizes.append(len(buffer.place))
         buffer.take(sizes[-1])
     assert sizes[0] == READ_BYTES_MAX and sizes == sorted(sizes, reverse=True)
     assert sizes[-1] == READ_BYTES_MIN
     assert ROUND_BYTES <= sum(sizes) < ROUND_BYTES + READ_BYTES_MIN
-    assert len(buffer.place()) == READ_BYTES_MIN
+    assert len(buffer.place) == READ_BYTES_MIN
     buffer.begin()
-    assert len(buffer.place()) == READ_BYTES_MAX and not buffer.is_spent
+    assert len(buffer.place) == READ_BYTES_MAX and not buffer.is_spent
 
 
 def test_what_is_taken_is_what_was_read_and_stays() -> None:
     buffer = ReadBuffer()
-    buffer.place()[:5] = b"first"
+    buffer.place[:5] = b"first"
     first = buffer.take(5)
-    buffer.place()[:6] = b"second"
+    buffer.place[:6] = b"second"
     assert (first, buffer.take(3)) == (b"first", b"sec")
 
 
