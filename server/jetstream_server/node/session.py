@@ -200,7 +200,6 @@ class Session:
         "_is_info_due",
         "_lifecycle",
         "_node",
-        "_now",
         "_ops",
         "_ops_more",
         "_pings",
@@ -243,7 +242,7 @@ class Session:
         self.host = host
         self.port = port
         self.listener = listener
-        self.start = self.last_activity = self._now = now
+        self.start = self.last_activity = now
         self.tls = ClientTls()
         self.parser = Parser(
             options.max_control_line, options.max_payload, headers_supported=options.has_headers
@@ -362,7 +361,7 @@ class Session:
         Returns:
             On how much.
         """
-        self._now = self.last_activity = now
+        self.last_activity = now
         self.unheard_bytes = 0
         answers = self.answers
         if answers.postponed:
@@ -695,7 +694,7 @@ class Session:
             if subscription is not None:
                 fields = ((b"Nats-Subject", run.subject(index)),)
                 frame = encoder.status(reply, subscription.sid, b"503", fields)
-                self.deliver_frames(subscription, frame, 1, self._now)
+                self.deliver_frames(subscription, frame, 1, self.last_activity)
                 told += 1
         return told
 
@@ -732,12 +731,12 @@ class Session:
         fault = sign_in.hear(op.options, has_headers=node.options.has_headers)
         self._ops_more += _OPS_OF_SIGNATURE if sign_in.has_signature else _OPS_OF_CONNECT
         self.echo, self.headers = sign_in.wishes.echo, sign_in.wishes.headers
-        self._pings.heard_connect(self._now)
+        self._pings.heard_connect(self.last_activity)
         if fault is not None:
             self.refuse(fault)
             return None
         self.parser.headers = sign_in.wishes.headers
-        user = sign_in.decide(node.authenticator, node.password_checker, self._now)
+        user = sign_in.decide(node.authenticator, node.password_checker, self.last_activity)
         if user is None:
             self._happened(Event.ASKED)
             node.deadline_changed(self)
@@ -774,13 +773,13 @@ class Session:
         self.account.clients.add(self.cid)
         self._happened(Event.ACCEPTED)
         self._is_info_due = True
-        self._pings.connected(self._now, node.options.ping_interval_ns)
+        self._pings.connected(self.last_activity, node.options.ping_interval_ns)
         node.deadline_changed(self)
         self._adopt()
         for subscription in self._subscriptions:  # that it had before, as somebody else
             subscription.is_filtered = not is_literal(subscription.subject)
         if not was_connected:
-            node.connected(self, self._now)
+            node.connected(self, self.last_activity)
         self.accept()
 
     def adopt(self, user: User) -> None:
@@ -835,7 +834,7 @@ class Session:
             answers.postpone(_HeardLater())
             workload.wait(answers.look_again, answers)
             return run
-        left = publishing.publish(run, self._now)
+        left = publishing.publish(run, self.last_activity)
         if looked_at := publishing.looked_at:
             self._ops_more += looked_at // _MESSAGES_OF_OP
             publishing.looked_at = 0
@@ -860,7 +859,7 @@ class Session:
             following = self.account.subscribe(subscription)
             self._ops_more += ops_of(op.subject, self.account.sublist.told - told)
             if following is not None:
-                _Followed(self, following).receive(self._now)
+                _Followed(self, following).receive(self.last_activity)
                 return
         self.accept()
 
@@ -886,7 +885,7 @@ class Session:
                 self.send(self._node.info(self, connect_info=True))
 
     def _pong(self, op: Pong) -> None:
-        self._pings.answered(self._now)
+        self._pings.answered(self.last_activity)
 
     def _violation(self, op: Violation) -> None:
         self.refuse(Fault(op.text, op.reason))

@@ -438,6 +438,8 @@ class GroupCommit:
             now: without it, lazy work is due as well: everything is carried out and synced.
         """
         assert self._in_flight is None, "one flush at a time: complete the last one first"
+        if now is not None and now < self._queue_only_until and not self._queue:
+            return None  # at the end of most turns
         if self._roots:
             self._forget_removed()
         if now is not None:
