@@ -282,7 +282,8 @@ class Pump:
         self, now: int, clients_max: int, bytes_max: int, of_one_max: int = sys.maxsize
     ) -> None:
         left, closings = bytes_max, CLOSED_AT_ONCE_MAX
-        sessions, late = self.node.take_touched(), dict[Session, None]()
+        sessions = self.node.take_touched()
+        late: dict[Session, None] = {}
         if len(sessions) > clients_max:
             sessions, late = share_out(sessions, clients_max)
         for session in sessions:

@@ -531,7 +531,8 @@ class Session:
         self, subscriptions: list[Subscription], stretch: Stretch, *, is_late: bool
     ) -> None:
         run, start, stop = stretch.run, stretch.start, stretch.stop
-        permissions, whole = self._rights.permissions, list[Subscription]()
+        permissions = self._rights.permissions
+        whole: list[Subscription] = []
         filtered: dict[bytes, list[Subscription]] = {}
         for each in subscriptions:
             if each.max_messages and each.max_messages - each.delivered <= stop - start:

@@ -113,7 +113,8 @@ class SessionQueue:
     def _take_quiet_turn(self, hear: Hear, deliveries: Deliveries, now: int) -> None:
         """Have sessions heard all of which have said little, while nobody waits."""
         fresh, self._fresh = self._fresh, {}
-        left, heard_late = self._ops_max, list[Session]()
+        left = self._ops_max
+        heard_late: list[Session] = []
         most = min(max(left // len(fresh), OPS_OF_SESSION_MIN), OPS_OF_SESSION_MAX)
         unheard = iter(fresh)
         for session in unheard:
@@ -132,7 +133,8 @@ class SessionQueue:
         self, hear: Hear, deliveries: Deliveries, now: int, *, is_short: bool
     ) -> None:
         fresh, self._fresh = self._fresh, {}
-        late, waiting = dict[Session, None](), dict[Session, None]()
+        late: dict[Session, None] = {}
+        waiting: dict[Session, None] = {}
         if is_short:
             self._fresh = {session: None for session in fresh if session.is_put_off}
             fresh = {session: None for session in fresh if not session.is_put_off}
@@ -148,7 +150,8 @@ class SessionQueue:
         groups = [(late, late_left), (little, little_left), (much, much_left)]
         place = max(len(groups) - self._passed_over, 1)
         groups.insert(place, (waiting, waiting_left))
-        left, reserve, heard_late = self._ops_max, 0, list[Session]()
+        left, reserve = self._ops_max, 0
+        heard_late: list[Session] = []
         is_passed_over = bool(waiting)
         for number, (sessions, unheard) in enumerate(groups):
             if not sessions:
