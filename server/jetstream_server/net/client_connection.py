@@ -180,9 +180,6 @@ class ClientConnection(asyncio.BufferedProtocol):
             self._pump.wake()
 
     def _write(self, data: bytes) -> None:
-        self._send(data)
-
-    def _send(self, data: bytes) -> None:
         self._handed_over += len(data)
         self._transport.write(data)
 

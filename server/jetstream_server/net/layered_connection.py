@@ -219,6 +219,10 @@ class LayeredConnection(ClientConnection):
             self._has_greeted = True
             self._send(data)
 
+    def _send(self, data: bytes) -> None:
+        """Pass down bytes as they are."""
+        super()._write(data)
+
     def _flush(self) -> None:
         """Pass down what the layer has to send."""
         data = self._layer.take_output() if self._layer is not None else b""
