@@ -11,6 +11,7 @@ from typing import Any, Protocol, Self, cast
 
 from jetstream_server.base.limits import SUBJECT_BYTES_OF_OP
 from jetstream_server.core.answers import Answers
+from jetstream_server.core.shared_end import SharedEnd
 from jetstream_server.protocol.ops import PubRun
 
 
@@ -114,7 +115,8 @@ class Subscription:
             deliveries for it themselves.
         delivered: messages delivered so far (counts towards `max_messages`).
         max_messages: automatic UNSUB after this many deliveries; 0 is never.
-        closed: set when removed, so that holders of a stale match notice.
+        closed: set when removed, so that holders of a stale match notice; or the end that it has in
+            common with others, which is true once it has come.
         weight: how many deliveries to a client take as long as one to it.
         is_filtered: it matches what its receiver may not take: that is one that chooses.
     """
@@ -127,7 +129,7 @@ class Subscription:
     outlet: Outlet | None = None
     delivered: int = 0
     max_messages: int = 0
-    closed: bool = False
+    closed: bool | SharedEnd = False
     weight: int = 1
     is_filtered: bool = False
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator
 
+from jetstream_server.core.letting_go import let_go
+from jetstream_server.core.shared_end import SharedEnd
 from jetstream_server.core.subject import is_valid_subject, matches
 from jetstream_server.core.subscription import Outlet, Subscription
 from jetstream_server.kernels.parts import PartedOrder
@@ -23,11 +24,11 @@ class ClientSubscriptions:
         by_sid: all of them, by the names that the client has given them.
     """
 
-    __slots__ = ("_are_closed", "by_sid")
+    __slots__ = ("_end", "by_sid")
 
     def __init__(self) -> None:
         self.by_sid: PartedOrder[bytes, Subscription] = PartedOrder()
-        self._are_closed = False  # all of them, though they are known still
+        self._end = SharedEnd()  # of all of them, though they are known still
 
     def __len__(self) -> int:
         return len(self.by_sid)
@@ -53,7 +54,9 @@ class ClientSubscriptions:
 
     def add(self, op: Sub, outlet: Outlet) -> Subscription:
         """Add a subscription for an outlet, and return it; there is none yet of its name."""
-        subscription = Subscription(op.subject, outlet, queue=op.queue, sid=op.sid, outlet=outlet)
+        subscription = Subscription(
+            op.subject, outlet, queue=op.queue, sid=op.sid, outlet=outlet, closed=self._end
+        )
         self.by_sid.add(op.sid, subscription)
         return subscription
 
@@ -83,24 +86,11 @@ class ClientSubscriptions:
 
     def silence(self) -> None:
         """Close all of them; they stay known, and there will be no others."""
-        if self._are_closed:
-            return
-        for subscription in self.by_sid.values():
-            subscription.closed = True
-        self._are_closed = True
+        self._end.come()
 
     def close(self) -> Iterator[Subscription]:
         """Close all of them, and return them, in their order; nobody else knows them any more."""
         self.silence()
-        parts = deque(self.by_sid.parts)
-        self.by_sid, self._are_closed = PartedOrder(), False
-        return _taken_from(parts)
-
-
-def _taken_from(parts: deque[dict[bytes, Subscription]]) -> Iterator[Subscription]:
-    """Iterate over subscriptions, which are let go of one by one: they may be a million."""
-    while parts:
-        left = list(parts.popleft().values())
-        left.reverse()
-        while left:
-            yield left.pop()
+        closed = let_go(self.by_sid)
+        self.by_sid, self._end = PartedOrder(), SharedEnd()
+        return closed

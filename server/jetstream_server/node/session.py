@@ -777,8 +777,9 @@ class Session:
         self._pings.connected(self.last_activity, node.options.ping_interval_ns)
         node.deadline_changed(self)
         self._adopt()
-        for subscription in self._subscriptions:  # that it had before, as somebody else
-            subscription.is_filtered = not is_literal(subscription.subject)
+        if self._rights.permissions is not None:  # which nobody has where all may connect
+            for subscription in self._subscriptions:  # that it had before, as somebody else
+                subscription.is_filtered = not is_literal(subscription.subject)
         if not was_connected:
             node.connected(self, self.last_activity)
         self.accept()

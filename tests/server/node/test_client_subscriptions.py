@@ -142,16 +142,31 @@ def test_the_last_of_very_many_may_be_gone(monkeypatch: pytest.MonkeyPatch) -> N
     assert list(subscriptions.close()) == made
 
 
-def test_to_hand_them_over_nothing_is_done_for_each(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("is_silent", [False, True])
+def test_to_close_them_and_hand_them_over_nothing_is_done_for_each(
+    monkeypatch: pytest.MonkeyPatch, is_silent: bool
+) -> None:
     monkeypatch.setattr(client_subscriptions, "PartedOrder", partial(PartedOrder, part_max=1000))
+
+    def end(those: ClientSubscriptions) -> None:
+        if is_silent:
+            those.silence()
+        next(those.close())
+
     lines = []
     for count in (1100, 2000):
         subscriptions = ClientSubscriptions()
-        for sid in range(count):
-            subscriptions.add(Sub(b"a", b"", b"%d" % sid), OUTLET)
-        subscriptions.silence()
-        lines.append(lines_of(lambda those=subscriptions: next(those.close())))  # type: ignore[misc]
+        made = [subscriptions.add(Sub(b"a", b"", b"%d" % n), OUTLET) for n in range(count)]
+        lines.append(lines_of(partial(end, subscriptions)))
+        assert all(each.closed for each in made)
     assert lines[0] == lines[1]
+
+
+def test_one_that_comes_after_all_were_silenced_is_closed(
+    subscriptions: ClientSubscriptions,
+) -> None:
+    subscriptions.silence()
+    assert subscriptions.add(Sub(b"a", b"", b"1"), OUTLET).closed
 
 
 def test_what_was_taken_is_kept_by_nobody() -> None:

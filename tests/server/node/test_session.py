@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
+from functools import partial
 from random import Random
 
 import pytest
@@ -11,6 +12,7 @@ from jetstream_server.base.clock import MINUTE, SECOND
 from jetstream_server.config.options import MappingDestination, ServerOptions, SubjectMapping
 from jetstream_server.core.deliveries import DELIVERIES_OF_TURN_MAX
 from jetstream_server.node import session as session_module
+from jetstream_server.node import upkeep
 from jetstream_server.node.accounts.subject_mappings import SubjectMappings
 from jetstream_server.node.auth.auth import Authenticator, User
 from jetstream_server.node.auth.expected_replies import ResponseRules
@@ -111,6 +113,60 @@ def test_a_second_connect_clears_the_subscriptions(node, make_client):
     client.connect()
     assert client.say(b"PUB a 0\r\n\r\n") == b""
     assert client.say(b"SUB a 1\r\nPUB a 0\r\n\r\n") == b"MSG a 1 0\r\n\r\n"
+
+
+@pytest.mark.parametrize("ends_by", ["being gone", "a fault", "another user", "CONNECT"])
+def test_to_end_its_subscriptions_takes_as_much_however_many_there_are(
+    make_node, make_client, monkeypatch, ends_by
+):
+    monkeypatch.setattr(upkeep, "GIVEN_UP_OF_TURN_MAX", 1)
+    users = [User(account=name.upper(), name=name, password="x") for name in "ab"]
+    lines = []
+    for count in (50, 500):
+        node = make_node(users if ends_by == "another user" else [])
+        for user in users:
+            node.add_account(user.account)
+        client, other = make_client(node), make_client(node)
+        if ends_by != "CONNECT":  # which is said later
+            client.connect(b'{"user":"a","pass":"x"}')
+        client.say(b"".join(b"SUB a.%d %d\r\n" % (sid, sid) for sid in range(count)))
+        other.connect(b'{"user":"a","pass":"x"}')
+        session = client.session
+        assert session.subscription_count == count
+        ends = {
+            "being gone": partial(node.close_session, session, "gone"),
+            "a fault": partial(client.say, b"NONSENSE\r\n"),
+            "another user": partial(client.connect, b'{"user":"b","pass":"x"}'),
+            "CONNECT": client.connect,
+        }
+        lines.append(lines_of(ends[ends_by]))
+        other.say(b"".join(b"PUB a.%d 0\r\n\r\n" % number for number in range(count)))
+        assert (client.read().count(b"MSG") == count) == (ends_by == "CONNECT")
+    assert lines[0] == lines[1]
+
+
+def test_who_has_become_somebody_else_hears_nothing_of_before(make_node, make_client, monkeypatch):
+    """Although its subscriptions are taken out of the account's list later, as they are many."""
+    monkeypatch.setattr(upkeep, "GIVEN_UP_OF_TURN_MAX", 1)
+    users = [User(account=name.upper(), name=name, password="x") for name in "ab"]
+    node = make_node(users)
+    for user in users:
+        node.add_account(user.account)
+    as_a = b'{"user":"a","pass":"x","headers":true,"no_responders":true}'
+    changes, member, publisher = (make_client(node) for _ in range(3))
+    for client in (changes, member, publisher):
+        client.connect(as_a)
+    changes.say(b"".join(b"SUB plain.%d %d\r\nSUB a g q%d\r\n" % (n, n, n) for n in range(50)))
+    member.say(b"SUB a g 1\r\n")
+    publisher.say(b"SUB reply 1\r\n")
+    # All in one turn.
+    changes.session.feed(b'CONNECT {"user":"b","pass":"x"}\r\nSUB plain.49 1\r\n')
+    publisher.session.feed(b"PUB a 0\r\n\r\n" * 20 + b"PUB plain.49 reply 0\r\n\r\n")
+    node.run(changes.now)
+    assert node.accounts["A"].sublist.count > 90
+    assert member.read().count(b"MSG a 1 0") == 20
+    assert b" 503" in publisher.read(), "nobody listens"
+    assert b"MSG" not in changes.read()
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from random import Random
 
 from jetstream_server.config.offers import Offers
@@ -122,7 +123,7 @@ class AccountLinks:
         """Return whether there are any."""
         return any(self._links.values())
 
-    def open(self, *, joins: bool = True) -> dict[Account, list[Subscription]]:
+    def open(self, *, joins: bool = True) -> dict[Account, Iterator[Subscription]]:
         """Join the accounts, in place of the links before.
 
         Args:
@@ -134,12 +135,11 @@ class AccountLinks:
         """
         deque(self._making, maxlen=0)
         self._is_half_open = True
-        left: dict[Account, list[Subscription]] = {}
+        left: dict[Account, list[Iterator[Subscription]]] = {}
         for link in self._old:
             if isinstance(link, StreamImport):
                 account, shadows = link.leave()
-                if shadows:
-                    left.setdefault(account, []).extend(shadows)
+                left.setdefault(account, []).append(shadows)
             else:
                 link.close()
         for account in self._accounts.values():
@@ -157,7 +157,7 @@ class AccountLinks:
         self._is_half_open = False
         if joins:
             self.join()
-        return left
+        return {account: chain.from_iterable(each) for account, each in left.items()}
 
     def join(self) -> None:
         """Have subscriptions that are there hear what is imported from now on."""

@@ -17,7 +17,9 @@ from typing import TYPE_CHECKING
 
 from jetstream_server.base.errors import StoreError
 from jetstream_server.core.containment import Incident
+from jetstream_server.core.letting_go import let_go
 from jetstream_server.core.relay import REPLY_PREFIX
+from jetstream_server.core.shared_end import SharedEnd
 from jetstream_server.core.subscription import Outlet, Sender, Stretch, Subscription
 from jetstream_server.core.tree_walk import Piece
 from jetstream_server.core.wildcard_mapping import WildcardMapping, intersection
@@ -57,6 +59,7 @@ class StreamImport:
         self._renaming = ImportRenaming(mapping)
         self._allows_trace = allows_trace
         self._shadows: PartedOrder[Subscription, Subscription] = PartedOrder()
+        self._shadows_end = SharedEnd()
         self._is_open = False
         self.outage = ""
 
@@ -99,14 +102,13 @@ class StreamImport:
         for subscription in list(self._shadows):
             self.removed(subscription)
 
-    def leave(self) -> tuple[Account, list[Subscription]]:
+    def leave(self) -> tuple[Account, Iterator[Subscription]]:
         """End; the shadows hear nothing any more, and are returned, to be taken out of the
         exporter's list."""
         self._end()
-        shadows = list(self._shadows.values())
-        self._shadows = PartedOrder()
-        for shadow in shadows:
-            shadow.closed = True
+        self._shadows_end.come()
+        shadows = let_go(self._shadows)
+        self._shadows, self._shadows_end = PartedOrder(), SharedEnd()
         return self._exporter, shadows
 
     def _end(self) -> None:
@@ -141,6 +143,7 @@ class StreamImport:
             outlet=outlet,
             weight=_DELIVERIES_OF_SHADOW,
             is_filtered=True,
+            closed=self._shadows_end,
         )
         self._shadows.add(sub, added)
         told = self._exporter.sublist.told

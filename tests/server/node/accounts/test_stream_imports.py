@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 from jetstream_server.core.wildcard_mapping import WildcardMapping
 from jetstream_server.node.accounts.stream_imports import StreamImport
+
+from tests.traced_lines import lines_of
 
 
 @pytest.fixture
@@ -149,3 +153,37 @@ def test_who_is_gone_gets_no_share_of_a_group_before_its_shadows_are_taken_out(
         client.session.feed(said)
         node.fed.take_turn(node._hear, node._deliveries, a.now)
     assert b" 503" in a.read(), "nobody is left"
+
+
+def test_an_import_that_is_no_more_leaves_at_once_however_many_follow_it(node, connect):
+    def leave(link, left):
+        left.append(link.leave())
+
+    exporter, lines = node.accounts["A"], []
+    a, b = connect(b"a"), connect(b"b")
+    for count in (20, 200):
+        link = join(node, b"ev.>", b"ev.>")
+        b.say(b"".join(b"SUB ev.%d %d\r\n" % (n, n) for n in range(count)))
+        left = []
+        lines.append(lines_of(partial(leave, link, left)))
+        a.say(b"PUB ev.7 0\r\n\r\n")
+        assert b.read() == b"" and exporter.sublist.count == count
+        ((account, shadows),) = left
+        assert account is exporter
+        for shadow in shadows:
+            assert shadow.closed
+            exporter.unsubscribe(shadow)
+        assert exporter.sublist.count == 0
+    assert lines[0] == lines[1]
+
+
+def test_an_import_that_begins_again_has_open_shadows(node, connect):
+    link = join(node, b"ev.>", b"ev.>")
+    a, b = connect(b"a"), connect(b"b")
+    b.say(b"SUB ev.1 1\r\n")
+    exporter, shadows = link.leave()
+    for shadow in shadows:
+        exporter.unsubscribe(shadow)
+    link.open()
+    a.say(b"PUB ev.1 0\r\n\r\n")
+    assert b.read() == b"MSG ev.1 1 0\r\n\r\n"
