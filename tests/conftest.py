@@ -81,12 +81,21 @@ def pytest_sessionstart() -> None:
         )
 
 
+def pytest_collection() -> None:
+    """Keep the collector from going through the tests that are found, again and again: they stay.
+
+    Collection ends in `pytest_collection_finish`, or the process does.
+    """
+    gc.disable()
+
+
 def pytest_collection_finish() -> None:
     """Keep the collector from going through thousands of tests again and again, and from looking
     for garbage after every 700 objects, which takes a fifteenth of the time of all tests."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(10_000, 10, 10)
+    gc.enable()
 
 
 @pytest.fixture(scope="session", autouse=True)

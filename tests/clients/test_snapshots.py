@@ -40,6 +40,8 @@ class Client:
     def _connect(self) -> None:
         self._socket = socket.create_connection(("127.0.0.1", self._port))
         self._socket.settimeout(60)
+        # A request is two writes; the second one would wait for the ACK of the first one.
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, True)
         self._input = self._socket.makefile("rb")
         self._messages: dict[str, list[Message]] = {}
         self._sids = 0

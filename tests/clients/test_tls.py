@@ -36,6 +36,8 @@ class Raw:
 
     def __init__(self, port: int) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=60)
+        # Of writes in a row, each one would wait for the ACK of the one before.
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, True)
 
     def line(self) -> bytes:
         data = b"PING\r\n"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import itertools
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -138,6 +139,16 @@ def own_server(request: pytest.FixtureRequest, served: Callable[[str], Served]) 
 def name() -> str:
     """A name that no other stream has."""
     return f"S{next(_numbers)}"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def settled_memory() -> None:
+    """Keep what was there before out of the collections that NiceGUI asks for.
+
+    It asks for a whole one before each browser that is played, and for another one after it.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

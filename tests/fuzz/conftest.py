@@ -111,6 +111,8 @@ class Peer:
     def __init__(self, port: int, greeting: bytes = CONNECT, inbox: bytes = b"_INBOX.fuzz") -> None:
         self.inbox = inbox
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=ANSWER_SECONDS)
+        # Of writes in a row, each one would wait for the ACK of the one before.
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, True)
         self.buffer = b""
         self.line()
         if greeting:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import importlib
 import itertools
 import json
-import socket
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
@@ -81,7 +80,6 @@ def _play(wire: Callable[..., Any], port: int, name: str, cases: list[Case]) -> 
         for user in ("root", *(f"u{number}" for number in range(len(cases))))
     ]
     root = wire(port, connects[0])
-    root.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, True)
     for case, connect in zip(cases, connects[1:], strict=True):
         client = wire(port, connect)
         client.write(f"SUB {case.subject} {case.queue} 1\r\nPING\r\n".encode())

@@ -43,6 +43,8 @@ class Wire:
 
     def _open(self, port: int) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port))
+        # Of writes in a row, each one would wait for the ACK of the one before.
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, True)
         self.buffer = b""
         self.info = self.line(PATIENCE_SECONDS).removeprefix(b"INFO ")
         if self.connect:
