@@ -55,9 +55,10 @@ class Departures:
         """Have a client leave: now, if there is time for it and nobody waits, else in one of the
         next turns."""
         self._waiting.append((one, reason))
+        if len(self._waiting) > 1:
+            return  # a turn comes as long as somebody waits, and ten thousand may be told at once
         self.is_used = True
-        if len(self._waiting) == 1:
-            self._go_on()
+        self._go_on()
         if self._waiting:
             self._wake()
 

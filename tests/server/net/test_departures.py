@@ -35,7 +35,8 @@ def test_those_beyond_a_turn_leave_in_the_next_ones_in_their_order() -> None:
     assert left == those[:PARTS_OF_TURN] and not woken
     for one in those[PARTS_OF_TURN:]:
         departures.add(one, "Read Error")
-    assert left == those[:PARTS_OF_TURN] and woken
+    assert left == those[:PARTS_OF_TURN]
+    assert woken == [None], "a turn is asked for once, however many are lost"
     woken.clear()
     departures.turned()
     assert left == those[: 2 * PARTS_OF_TURN] and woken, "the rest is for another turn"
