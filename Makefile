@@ -85,9 +85,10 @@ SIM_TESTS       := tests/connector_sim tests/console
 BROWSER_TESTS   := tests/console/in_browser
 CONNECTOR_TESTS := tests/connector
 EXAMPLE_TESTS   := tests/test_examples.py tests/benchmarks tests/cluster
-# Of the server's tests what takes the most of a processor. The lane of the connector waits more than
-# it works, so it has time for them; where all else of the server is, they would end long after it.
-PLAYED_TESTS    := tests/server/test_bounded_work.py tests/sim tests/attack
+# Of the server's tests what takes the most of a processor; where all else of the server is, they
+# would end long after the other lanes.
+BOUNDED_TESTS   := tests/server/test_bounded_work.py
+PLAYED_TESTS    := tests/sim tests/attack
 # With the kernels in pure Python: what is nearest to them, but for the tests that take both twins
 # of a kernel by themselves.
 PURE_TESTS   := $(addprefix tests/server/,kernels/test_in_use.py kernels/test_twins.py protocol)
@@ -105,18 +106,19 @@ export SPARK_SUBMIT_OPTS ?= -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
 
 test: $(READY)-test check
 	@($(BIN)/pytest $(SPARK_TESTS) --deselect $(SUBMIT_SLOW); spark=$$?; \
-	  $(BIN)/pytest $(BROWSER_TESTS) && exit $$spark) \
+	  $(BIN)/pytest $(PLAYED_TESTS) && exit $$spark) \
 	  >$(VENV)/spark-tests.log 2>&1 & spark=$$!; \
 	($(BIN)/pytest $(PARITY_TESTS); parity=$$?; \
-	  $(BIN)/pytest $(SIM_TESTS) --ignore=$(BROWSER_TESTS) && exit $$parity) \
+	  $(BIN)/pytest $(SIM_TESTS) --ignore=$(BROWSER_TESTS); sim=$$?; \
+	  $(BIN)/pytest $(BROWSER_TESTS) && exit $$((parity || sim))) \
 	  >$(VENV)/parity-tests.log 2>&1 & parity=$$!; \
 	($(BIN)/pytest $(CONNECTOR_TESTS); connector=$$?; \
-	  $(BIN)/pytest $(PLAYED_TESTS); played=$$?; \
-	  $(BIN)/pytest $(EXAMPLE_TESTS) && exit $$((connector || played))) \
+	  $(BIN)/pytest $(BOUNDED_TESTS); bounded=$$?; \
+	  $(BIN)/pytest $(EXAMPLE_TESTS) && exit $$((connector || bounded))) \
 	  >$(VENV)/connector-tests.log 2>&1 & connector=$$!; \
 	JETSTREAM_PURE=1 $(BIN)/pytest $(PURE_TESTS) >$(VENV)/pure-tests.log 2>&1; pure=$$?; \
 	$(BIN)/pytest tests $(patsubst %,--ignore=%,$(SPARK_TESTS) $(PARITY_TESTS) $(SIM_TESTS) \
-	  $(CONNECTOR_TESTS) $(PLAYED_TESTS) $(EXAMPLE_TESTS)); others=$$?; \
+	  $(CONNECTOR_TESTS) $(BOUNDED_TESTS) $(PLAYED_TESTS) $(EXAMPLE_TESTS)); others=$$?; \
 	cat $(VENV)/pure-tests.log; \
 	wait $$connector; connector=$$?; cat $(VENV)/connector-tests.log; \
 	wait $$parity; parity=$$?; cat $(VENV)/parity-tests.log; \

@@ -213,7 +213,7 @@ USERS = (
     {"pub": {"deny": ["a b"]}}, {"sub": {"allow": ["a b c"]}}, {"sub": {"allow": [None]}},
     {"Pub": {"Deny": ["a..b"]}}, {"bearer_token": 1}, {"bearer_token": "true"}, {"tags": [5]},
     {"allowed_connection_types": ["standard"]}, {"allowed_connection_types": ["x"]},
-    {"resp": {"max": -5, "ttl": -5}}, {"resp": {"max": 2**63}}, {"data": "x"}, {"subs": None},
+    {"resp": {"max": -5, "ttl": -5}}, {"resp": {"max": 2**63}}, {"data": "x"},
     {"proxy_required": 0}, {"claims": {"jti": 5}}, {"claims": {"aud": []}},
     {"claims": {"iat": 1.5}}, {"payload": 2**63 - 1}, {"issuer_account": "x"},
     {"unknown": {"a": [1]}},
@@ -299,6 +299,59 @@ class Talk:
                 self.lines.append(wire.line(4).decode())
         finally:
             wire.close()
+
+    def watch(self, token, key, more=b""):
+        """Have somebody sign in, say more, and be heard."""
+        wire = self.player.Wire(self.server.port, b"")
+        signature = key.sign(json.loads(wire.info)["nonce"])
+        options = {**json.loads(self.player.CONNECT), "jwt": token, "sig": signature}
+        wire.write(b"CONNECT " + json.dumps(options).encode() + b"\r\nPING\r\n" + more)
+        return wire
+
+
+def _told_of_limit(wire, *, is_beyond):
+    """Tell what somebody hears of a limit; the genuine server may answer a PING before or after."""
+    told = []
+    try:
+        while True:
+            line = wire.line(10 if is_beyond else 0.3).decode()
+            if line.startswith("-ERR"):
+                told.append(line)
+    except TimeoutError:
+        told.append("goes on")
+    except ConnectionError:
+        told.append("is gone")
+    finally:
+        wire.close()
+    return told
+
+
+@pytest.mark.parametrize("subs", [None, 0, 1])
+def test_who_may_have_no_subscriptions_can_not_stay(both, credentials, subs):
+    def act(talk):
+        talk.update(credentials.account("PLAIN", {}))
+        token, user = credentials.user("u", "PLAIN", subs=subs), credentials.Key("user", "u")
+        talk.lines += _told_of_limit(talk.watch(token, user), is_beyond=not subs)
+
+    both(act)
+
+
+def test_who_has_as_many_subscriptions_as_an_account_allows_from_now_on_leaves(both, credentials):
+    user = credentials.Key("user", "u")
+
+    def act(talk):
+        for most, count in product((0, 1, 2), repeat=2):
+            talk.update(credentials.account("PLAIN", {}))
+            more = b"".join(b"SUB a.%d %d\r\n" % (sid, sid) for sid in range(1, count + 1))
+            wire = talk.watch(credentials.user("u", "PLAIN"), user, more + b"PING\r\n")
+            for _ in range(2):
+                while wire.line(10) != b"PONG":
+                    pass
+            talk.update(credentials.account("PLAIN", {"subs": most}))
+            talk.lines.append(f"{count} of {most}")
+            talk.lines += _told_of_limit(wire, is_beyond=count >= most)
+
+    both(act)
 
 
 def test_accounts_come_and_change(both, credentials):

@@ -783,6 +783,7 @@ class Session:
         if not was_connected:
             node.connected(self, self.last_activity)
         self.accept()
+        self._leave_at_limit()
 
     def adopt(self, user: User) -> None:
         """Go on as a user who has other rights now; what they do not cover ends."""
@@ -794,6 +795,14 @@ class Session:
                 each.is_filtered = True
             self._unreviewed += len(subscriptions)
             self._node.upkeep.review(self, subscriptions)
+        self._leave_at_limit()
+
+    def _leave_at_limit(self) -> None:
+        """End the connection of somebody with a JWT who has as many subscriptions as are allowed, of
+        which there may be none: it could have no others."""
+        most, user = self._rights.subscriptions_max, self.user
+        if 0 <= most <= len(self._subscriptions) and user is not None and user.claims is not None:
+            self.refuse(faults.SUBSCRIPTIONS_AT_LIMIT)
 
     def review(self, subscription: Subscription) -> int:
         """End a subscription that the rights of now do not cover; return for how many more than one

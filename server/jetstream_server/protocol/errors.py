@@ -72,6 +72,7 @@ STALE_CONNECTION = Fault("Stale Connection", "Stale Connection")
 SLOW_CONSUMER_PENDING_BYTES = Fault("", "Slow Consumer (Pending Bytes)")
 SLOW_CONSUMER_WRITE_DEADLINE = Fault("", "Slow Consumer (Write Deadline)")
 SUBSCRIPTIONS_EXCEEDED = Fault("maximum subscriptions exceeded")
+SUBSCRIPTIONS_AT_LIMIT = Fault("maximum subscriptions exceeded", "Maximum Subscriptions Exceeded")
 INVALID_SUBJECT = Fault("Invalid Subject")
 INVALID_PUBLISH_SUBJECT = Fault("Invalid Publish Subject")
 
