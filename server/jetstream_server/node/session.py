@@ -798,8 +798,8 @@ class Session:
         self._leave_at_limit()
 
     def _leave_at_limit(self) -> None:
-        """End the connection of somebody with a JWT who has as many subscriptions as are allowed, of
-        which there may be none: it could have no others."""
+        """End the connection of somebody with a JWT who has as many subscriptions as are allowed,
+        which may be none."""
         most, user = self._rights.subscriptions_max, self.user
         if 0 <= most <= len(self._subscriptions) and user is not None and user.claims is not None:
             self.refuse(faults.SUBSCRIPTIONS_AT_LIMIT)
