@@ -160,6 +160,19 @@ def test_what_is_long_is_worth_more() -> None:
     assert units_of(10 * UNIT_BYTES, is_costly=True) == FILE_UNITS + 10
 
 
+def test_a_short_turn_does_no_slice_even_for_who_has_waited() -> None:
+    workload = Workload(9)
+    workload.begin(hears=True)
+    put_off_in = workload.turn
+    assert not workload.takes_slice(put_off_in)
+    workload.end(is_long=True)
+    workload.begin(hears=True, has_fresh=True)
+    assert workload.is_short and not workload.takes_slice(put_off_in)
+    workload.end()
+    workload.begin(hears=True)
+    assert workload.takes_slice(put_off_in)
+
+
 def test_a_turn_has_one_slice_and_none_before_the_answers_to_clients() -> None:
     workload = Workload()
     assert all(workload.takes_slice(0) for _ in range(3))  # without turns nobody waits for another

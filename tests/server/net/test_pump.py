@@ -513,6 +513,31 @@ def test_a_turn_knows_whether_much_waits_for_the_disk(listening, on_loop):
     on_loop(scenario())
 
 
+def test_a_turn_knows_that_the_disk_has_caught_up_since(listening, until, on_loop):
+    async def scenario():
+        async with listening() as news:
+            workload = news.served.node.workload
+            news.commit.awaited_bytes = UNFLUSHED_LOW_BYTES + 1
+            news.publish(b"1")
+            await until(lambda: news.commit.flushes == 1)
+            await news.turn()
+            assert workload.is_flooded
+            news.commit.awaited_bytes = 0
+            # What a turn that comes next finds; no other one has looked since.
+            flushed, seen = news.served.pump.intake.flushed, list[bool]()
+
+            def noting(unflushed_bytes):
+                seen.append(workload.is_flooded)
+                flushed(unflushed_bytes)
+
+            news.served.pump.intake.flushed = noting
+            news.commit.gate.set()
+            await until(lambda: seen)
+            assert seen == [False]
+
+    on_loop(scenario())
+
+
 def test_what_long_turns_make_is_looked_at_when_they_end(running, on_loop, monkeypatch):
     """A few lists of fifty thousand filters each were looked at together, whenever the number of
     new objects was reached, in 50 ms."""

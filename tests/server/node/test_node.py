@@ -180,6 +180,21 @@ def test_many_who_have_gone_and_are_heard_to_the_end_take_turns(node, make_clien
     assert node.stats.traffic.in_msgs == 50
 
 
+def test_whoever_has_yet_to_sign_in_is_late_if_those_before_left_no_time(node, monkeypatch):
+    given = []
+    monkeypatch.setattr(node.strangers, "take_turn", lambda *_, **terms: given.append(terms))
+    monkeypatch.setattr(node.strangers, "is_any", True)
+    monkeypatch.setattr(node.fed, "is_any", True)
+    for left in (1, 0):
+
+        def spend(*_, left=left, **terms):
+            node._deliveries.left = left
+
+        monkeypatch.setattr(node.fed, "take_turn", spend)
+        node.run(1)
+    assert [terms["is_late"] for terms in given] == [False, True]
+
+
 def test_subscriptions_that_end_with_one_message_go_in_turns(node, make_client, monkeypatch):
     """Ten thousand that end together took 40 ms."""
     monkeypatch.setattr(upkeep, "GIVEN_UP_OF_TURN_MAX", 3)

@@ -145,6 +145,15 @@ def test_to_end_its_subscriptions_takes_as_much_however_many_there_are(
     assert lines[0] == lines[1]
 
 
+def test_whom_no_jwt_limits_stays_with_as_many_subscriptions_as_a_server_allows(
+    make_node, make_client
+):
+    client = make_client(make_node(options=ServerOptions(max_subscriptions=1)))
+    client.say(b"SUB a 1\r\n")
+    client.connect(b'{"verbose":false}')
+    assert client.say(b"PUB a 0\r\n\r\n") == b"MSG a 1 0\r\n\r\n"
+
+
 def test_who_has_become_somebody_else_hears_nothing_of_before(make_node, make_client, monkeypatch):
     """Although its subscriptions are taken out of the account's list later, as they are many."""
     monkeypatch.setattr(upkeep, "GIVEN_UP_OF_TURN_MAX", 1)

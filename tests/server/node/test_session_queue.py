@@ -278,10 +278,11 @@ def test_of_some_who_say_little_it_makes_no_difference_that_nobody_waits(seed, m
         turns.late_after = late_after
         said = [Said(size) for size in sizes]
         turns.come(*said)
-        turns.take()
         queue = turns.queue
+        queue._passed_over = 2
+        turns.take()
         kept = [[said.index(each) for each in kept] for kept in (queue._late, queue._waiting)]
-        heard.append(([each.ops for each in said], kept))
+        heard.append(([each.ops for each in said], kept, queue._passed_over))
         while queue.is_any:
             turns.take()
         heard.append([each.heard_in for each in said])
@@ -299,3 +300,11 @@ def test_the_only_one_is_late_if_others_have_left_no_time(turns, is_late):
 
     queue.take_turn(hear, Time(), 0, is_late=is_late)  # type: ignore[arg-type]
     assert list(queue._late if is_late else queue._waiting) == [more]
+
+
+def test_those_who_were_put_off_are_not_heard_in_a_short_turn_however_little_they_said(turns):
+    new, put_off = Said(1), Said(1)
+    put_off.is_put_off = True
+    turns.come(new, put_off)
+    assert turns.take(is_short=True) == 1
+    assert not new.ops and put_off.ops and list(turns.queue._waiting) == [put_off]
