@@ -236,7 +236,7 @@ class Play:
     def _send(self, text: str) -> list[str]:
         subject, payload, headers = self._split(text)
         self.wire.publish(subject, payload, "", headers)
-        self.wire.write(b"PING\r\n")
+        self.wire.ping()
         return []
 
     def _sub(self, text: str) -> list[str]:
@@ -302,7 +302,7 @@ class Play:
     def _ack(self, text: str) -> list[str]:
         name, index, *body = text.split(" ", 2)
         self.wire.publish(self.read[name][int(index) - 1].reply, " ".join(body).encode())
-        self.wire.write(b"PING\r\n")
+        self.wire.ping()
         return []
 
     def _ackk(self, text: str) -> list[str]:

@@ -46,6 +46,7 @@ class Wire:
         # Of writes in a row, each one would wait for the ACK of the one before.
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, True)
         self.buffer = b""
+        self._awaited = 0  # PONGs
         self.info = self.line(PATIENCE_SECONDS).removeprefix(b"INFO ")
         if self.connect:
             self.write(b"CONNECT " + self.connect + b"\r\nPING\r\n")
@@ -79,6 +80,8 @@ class Wire:
         while b"\r\n" not in self.buffer:
             self._more(deadline)
         line, _, self.buffer = self.buffer.partition(b"\r\n")
+        if line == b"PONG" and self._awaited:
+            self._awaited -= 1
         return line
 
     def subscribe(self, subject: str, queue: str = "") -> str:
@@ -124,12 +127,17 @@ class Wire:
                 message = self.message(sid, LATE_SECONDS)
         return message
 
+    def ping(self) -> None:
+        """Have the server answer what it has seen by then, without waiting for it."""
+        self._awaited += 1
+        self.write(b"PING\r\n")
+
     def settle(self) -> None:
         """Wait until the server has seen what was written, and take what it had sent by then."""
         deadline = time.monotonic() + PATIENCE_SECONDS
-        self.write(b"PING\r\n")
-        while self._read_line(deadline) != "PONG":
-            pass
+        self.ping()
+        while self._awaited:
+            self._read_line(deadline)
 
     def ending(self, seconds: float) -> list[str]:
         """Read until the server closes; return what it said besides messages."""
