@@ -26,8 +26,8 @@ from jetstream_server.node.session import Session
 from jetstream_server.protocol import errors as faults
 from jetstream_server.protocol.errors import Fault
 
-# Handed to the transport at once, and in a turn as long as it passes all of it on; and what it may
-# hold of it when it is handed more.
+# Handed to the transport at once, no more than makes a client one that is behind, and in a turn as
+# long as it passes all of it on; and what it may hold of it when it is handed more.
 _PIECE_BYTES = 512 * 1024
 _PIECES_BYTES_MAX = 2 * 1024 * 1024
 _HELD_BYTES_MAX = 256 * 1024
@@ -40,6 +40,7 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     def __init__(self, pump: Pump, listener: Listener | None = None) -> None:
         self._pump = pump
+        self._read_buffer = pump.read_buffer
         self._listener = listener
         self._transport: asyncio.Transport
         self._session: Session
@@ -67,11 +68,11 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Return where the socket is to be read into."""
-        return self._pump.read_buffer.place
+        return self._read_buffer.place
 
     def buffer_updated(self, nbytes: int) -> None:
         """Take so many bytes that were read."""
-        read_buffer = self._pump.read_buffer
+        read_buffer = self._read_buffer
         self.data_received(read_buffer.take(nbytes))
         if nbytes >= READ_BYTES_MIN and read_buffer.is_spent:
             self._pump.intake.rest(self)
@@ -82,8 +83,10 @@ class ClientConnection(asyncio.BufferedProtocol):
             self._session.feed(data)
         except Exception as error:
             self._contain(error)
-        self._pump.intake.took(self, len(data))
-        self._pump.wake()
+        pump = self._pump
+        pump.intake.took(self, len(data))
+        if not pump.is_turn_due:
+            pump.wake()
 
     def _contain(self, error: Exception) -> None:
         self._pump.node.containment.contain(error, self._pump.clock.now())
@@ -128,10 +131,16 @@ class ClientConnection(asyncio.BufferedProtocol):
         session = self._session
         if session.closing:
             return self._write_last(session.closing)
-        outbox = session.outbox
-        if not outbox.parts or self._transport.is_closing():
+        outbox, transport = session.outbox, self._transport
+        if not outbox.parts or transport.is_closing():
             return 0
-        if outbox.backlog_bytes > OUTBOX_LOW_BYTES:
+        backlog_bytes = outbox.backlog_bytes
+        if backlog_bytes <= _PIECE_BYTES and not self._is_full:
+            data = session.take_output(_PIECE_BYTES)  # as nearly always: all of it
+            self._write(data)
+            outbox.socket_holds(transport.get_write_buffer_size())
+            return len(data)
+        if backlog_bytes > OUTBOX_LOW_BYTES:
             self._is_behind = True
         written_bytes = 0 if self._is_full else self._write_up_to(_PIECE_BYTES)
         if outbox.parts:

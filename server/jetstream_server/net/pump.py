@@ -77,6 +77,9 @@ class Pump:
         failed: told once when the pump itself meets an error of our own.
         worker: where flushes run; without one, in a thread of the pump's own.
         busy_poll_ns: how long the loop stays awake for a client that waits for each answer.
+
+    Attributes:
+        is_turn_due: the loop has been asked for one.
     """
 
     def __init__(
@@ -104,7 +107,7 @@ class Pump:
         self._busy_poll = (
             BusyPoll(self._loop, clock, self.intake, busy_poll_ns) if busy_poll_ns > 0 else None
         )
-        self._turn_due = False  # the loop has been asked for one
+        self.is_turn_due = False
         self._timer: asyncio.TimerHandle | None = None  # for the next deadline of node and disk
         self._timer_at = 0  # nanoseconds since the epoch
         self._flushing = False  # the worker has a flush
@@ -116,8 +119,8 @@ class Pump:
 
     def wake(self) -> None:
         """Have a turn as soon as the sockets readable now have been read."""
-        if not self._turn_due:
-            self._turn_due = True
+        if not self.is_turn_due:
+            self.is_turn_due = True
             self._loop.call_soon(self._turn)
 
     def rest(self) -> bool:
@@ -128,7 +131,7 @@ class Pump:
         return True
 
     def _turn(self) -> None:
-        self._turn_due = False
+        self.is_turn_due = False
         try:
             now = self.clock.now()
             if self._busy_poll is not None:
@@ -138,7 +141,8 @@ class Pump:
             self.node.run(now)
             self._flush_or_release(now)
             self._write(now, WRITTEN_CLIENTS_MAX, WRITTEN_BYTES_MAX)
-            self.read_buffer.begin()
+            if self.read_buffer.is_used:
+                self.read_buffer.begin()
             if self.deflating.is_used:
                 self.deflating.begin()
             unflushed_bytes = self._unflushed_bytes

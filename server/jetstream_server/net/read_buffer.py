@@ -19,16 +19,19 @@ class ReadBuffer:
 
     Attributes:
         place: where the next socket is read into; as long as what may be read of it.
+        is_used: more than a little was read from somebody since the last turn was over.
     """
 
     def __init__(self) -> None:
         self._whole = self.place = memoryview(bytearray(READ_BYTES_MAX))
         self._left = ROUND_BYTES
+        self.is_used = False
 
     def begin(self) -> None:
         """A turn is over: `ROUND_BYTES` may be read until the end of the next one."""
         self._left = ROUND_BYTES
         self.place = self._whole
+        self.is_used = False
 
     @property
     def is_spent(self) -> bool:
@@ -36,9 +39,12 @@ class ReadBuffer:
         return self._left <= 0
 
     def take(self, size: int) -> bytes:
-        """Return a copy of the first `size` bytes of it, which were read, and count them."""
+        """Return a copy of the first `size` bytes of it, which were read, and count them unless
+        that is as little as may be read from everybody."""
         data = bytes(self._whole[:size])
-        self._left = left = self._left - size
-        if left < _PARTS * READ_BYTES_MAX:
-            self.place = self._whole[: max(left // _PARTS, READ_BYTES_MIN)]
+        if size >= READ_BYTES_MIN:
+            self.is_used = True
+            self._left = left = self._left - size
+            if left < _PARTS * READ_BYTES_MAX:
+                self.place = self._whole[: max(left // _PARTS, READ_BYTES_MIN)]
         return data

@@ -54,9 +54,11 @@ class SessionQueue:
 
     def note(self, session: Session) -> None:
         """Note that a session has something to act on."""
-        if session not in self._waiting and session not in self._late:
+        if not self.is_any:  # as nearly always
             self._fresh[session] = None
             self.is_any = True
+        elif session not in self._waiting and session not in self._late:
+            self._fresh[session] = None
 
     def take_fresh(self) -> Iterable[Session]:
         """Return those who were noted since the last turn, and hear them no more unless they are

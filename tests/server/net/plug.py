@@ -8,11 +8,13 @@ class Plug:
 
     Attributes:
         written: all of it.
+        held_bytes: how much of it has not left.
         is_paused: nothing is to be read.
     """
 
     def __init__(self) -> None:
         self.written = b""
+        self.held_bytes = 0
         self.is_paused = False
 
     def pause_reading(self) -> None:
@@ -30,7 +32,7 @@ class Plug:
     def set_write_buffer_limits(self, high: int) -> None: ...
 
     def get_write_buffer_size(self) -> int:
-        return 0
+        return self.held_bytes
 
     def get_extra_info(self, name: str) -> tuple[str, int]:
         return ("127.0.0.1", 1)

@@ -8,6 +8,9 @@ from dataclasses import replace
 import pytest
 from jetstream_server.base.clock import MILLISECOND, MINUTE
 from jetstream_server.base.limits import OUTBOX_LOW_BYTES
+from jetstream_server.net.client_connection import ClientConnection
+
+from tests.server.net.plug import Plug
 
 
 def test_frames_may_arrive_in_any_pieces(running, on_loop):
@@ -121,6 +124,7 @@ def test_the_backlog_falls_when_the_client_reads_again(running, until, on_loop):
 
 
 def test_much_that_the_socket_takes_at_once_is_said_to_have_drained(running, on_loop, monkeypatch):
+    monkeypatch.setattr("jetstream_server.net.client_connection._PIECE_BYTES", 8000)
     monkeypatch.setattr("jetstream_server.net.client_connection.OUTBOX_LOW_BYTES", 8000)
 
     async def main():
@@ -136,6 +140,37 @@ def test_much_that_the_socket_takes_at_once_is_said_to_have_drained(running, on_
             connection.write_output()
             assert drained == [session]
             assert await reader.readexactly(6 * 2100) == b"PING\r\n" * 2100
+
+    on_loop(main())
+
+
+def test_little_is_counted_until_it_has_left_and_waits_for_a_full_socket(running, on_loop):
+    async def main():
+        async with running() as served:
+            plug, connection = Plug(), ClientConnection(served.pump)
+            connection.connection_made(plug)
+            session, drained = next(reversed(served.pump.connections)), []
+            served.node.drained = drained.append
+            connection.write_output()
+            greeting = len(plug.written)
+
+            def write(data: bytes, held_bytes: int) -> tuple[bytes, int]:
+                plug.held_bytes = held_bytes
+                session.send(data)
+                connection.write_output()
+                return plug.written[greeting:], session.outbox.backlog_bytes
+
+            assert write(b"a", 0) == (b"a", 0)
+            assert write(b"b", 1) == (b"ab", 1)
+            connection.pause_writing()
+            assert write(b"c", 1) == (b"ab", 2)
+            connection.resume_writing()
+            assert write(b"d", 0) == (b"abcd", 0)
+            write(bytes(2 * OUTBOX_LOW_BYTES), 2 * OUTBOX_LOW_BYTES)
+            assert drained == []
+            assert write(b"e", 1)[1] == 1
+            assert drained == [session]
+            connection.connection_lost(None)
 
     on_loop(main())
 

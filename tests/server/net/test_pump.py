@@ -149,7 +149,7 @@ def test_what_a_write_past_the_queue_sets_off_is_flushed_without_waiting(listeni
         async with listening() as news:
             news.commit.is_through = True
             news.served.pump._turn()
-            assert news.served.pump._turn_due
+            assert news.served.pump.is_turn_due
             await until(lambda: news.commit.flushes == 1)
             news.commit.gate.set()
 

@@ -28,6 +28,17 @@ def test_once_much_has_been_read_a_little_is_read_of_everybody_until_the_turn_is
     assert len(buffer.place) == READ_BYTES_MAX and not buffer.is_spent
 
 
+def test_what_may_be_read_of_everybody_is_not_counted() -> None:
+    buffer = ReadBuffer()
+    for _ in range(2 * ROUND_BYTES // READ_BYTES_MIN):
+        buffer.take(READ_BYTES_MIN - 1)
+    assert len(buffer.place) == READ_BYTES_MAX and not buffer.is_spent and not buffer.is_used
+    buffer.take(READ_BYTES_MIN)
+    assert buffer.is_used
+    buffer.begin()
+    assert not buffer.is_used
+
+
 def test_what_is_taken_is_what_was_read_and_stays() -> None:
     buffer = ReadBuffer()
     buffer.place[:5] = b"first"
