@@ -3,8 +3,8 @@
 Whoever asks the system for any port gets one from 32768 on: other servers, and Spark, which waits
 there for its Python processes. One that a stopped server had is soon somebody else's, who then
 hears a client that was not meant for him. So such servers take theirs from below, each in its turn,
-in all the processes of a run: none is taken a second time before all others have been. Spark Connect
-listens on 15002, so they begin behind it.
+in all the processes of a run: none is taken a second time before all others have been. They begin
+behind 15002, where Spark Connect listens.
 """
 
 from __future__ import annotations

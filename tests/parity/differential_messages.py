@@ -81,10 +81,11 @@ PULL: Fields = {
 _TIMES = ("2020-01-01T00:00:00Z", "2099-01-01T00:00:00Z")
 _ODD_TIMES = ("", "x", "0001-01-01T00:00:00Z")
 _PATTERNS = ("a.1", "a.2", "a.*", "a.>", ">")
+_LAST_PATTERNS = _PATTERNS[:-1]  # `>` differs after a deletion, see deviations.md
 _ODD_PATTERNS = ("", "b.1", "*", "a")
 GET: Fields = {
     "seq": (_SMALL, (-1, INT_MAX)),
-    "last_by_subj": (_PATTERNS, _ODD_PATTERNS),
+    "last_by_subj": (_LAST_PATTERNS, _ODD_PATTERNS),
     "next_by_subj": (_PATTERNS, _ODD_PATTERNS),
     "batch": ((1, 2, 10), (0, -1, INT_MAX)),
     "max_bytes": ((1, 50, 10_000), (0, -1, INT_MAX)),
@@ -198,7 +199,7 @@ def _selection(rng: Random) -> dict[str, Value]:
     body = rng.choice(
         (
             {"seq": rng.choice(_SMALL)},
-            {"last_by_subj": rng.choice(_PATTERNS)},
+            {"last_by_subj": rng.choice(_LAST_PATTERNS)},
             {"next_by_subj": rng.choice(_PATTERNS), "seq": rng.choice(_SMALL)},
             {"batch": 3, "seq": rng.choice(_SMALL)},
             {"batch": 3, "next_by_subj": rng.choice(_PATTERNS)},

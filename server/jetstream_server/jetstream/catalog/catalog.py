@@ -235,8 +235,8 @@ class Catalog:
                 raise errors.STREAM_NAME_EXIST()
             return stream
         self.metering.check_reservation(config)
-        self._check_overlap(config, compared)
         check_filters(config)
+        self._check_overlap(config, compared)
         if not config.is_memory:
             self._check_disk()
         if offline is not None:

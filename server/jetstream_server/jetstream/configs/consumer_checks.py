@@ -290,6 +290,7 @@ _FIXED_FIELDS = (
     ("opt_start_time", "start time can not be updated"),
     ("mem_storage", "storage type can not be updated"),
     ("sourcing", "sourcing can not be updated"),
+    ("direct", "direct can not be updated"),
     ("ack_policy", "ack policy can not be updated"),
     ("replay_policy", "replay policy can not be updated"),
     ("idle_heartbeat", "heart beats can not be updated"),

@@ -69,6 +69,10 @@ class ConsumerBounds:
         return 0 < min(given, default=self.default_max_consumers) <= count
 
 
+# What says where a new consumer starts.
+START_FIELDS = ("deliver_policy", "opt_start_seq", "opt_start_time")
+
+
 class ConsumerConfig(GoModel):
     """A consumer's configuration, fields in wire order."""
 
@@ -208,8 +212,9 @@ _NEVER_NEGATIVE = (
 def _default_ack_pending(
     config: ConsumerConfig, stream: StreamConfig, bounds: ConsumerBounds
 ) -> int:
-    if stream.consumer_limits.max_ack_pending > 0:
-        # The stream's limit is filled in even where nothing is ever acknowledged.
+    if stream.consumer_limits.max_ack_pending:
+        # The stream's limit is filled in even where nothing is ever acknowledged; below zero it is
+        # none.
         return int(stream.consumer_limits.max_ack_pending)
     if config.ack_policy == "none":
         return 0

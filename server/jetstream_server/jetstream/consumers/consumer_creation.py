@@ -26,6 +26,7 @@ from jetstream_server.jetstream.configs.consumer_checks import (
     check_workqueue,
 )
 from jetstream_server.jetstream.configs.consumer_config import (
+    START_FIELDS,
     ConsumerBounds,
     ConsumerConfig,
     default_threshold,
@@ -94,15 +95,17 @@ def create_consumer(
     Raises:
         ApiError: refused; the first of the genuine server's checks that fails.
     """
+    name = config.durable_name or config.name
+    existing = stream.consumers.get(name) if name else None
     asked_threshold = config.inactive_threshold
+    if config.sourcing and isinstance(existing, Consumer):
+        config = _starting_like(existing.config, config)
     config = with_defaults(config, stream.config, bounds, pedantic=pedantic)
     check(config, stream.config, bounds, None if compared is None else compared.with_each_other)
     is_taken = None if compared is None else compared.are_taken
     matcher = None if compared is None else compared.matcher
-    name = config.durable_name or config.name
     if config.durable_name and not config.name:
         config = config.model_copy(update={"name": name})
-    existing = stream.consumers.get(name) if name else None
     if existing is not None:
         if existing.outage:
             raise errors.CONSUMER_OFFLINE_REASON(existing.outage)
@@ -139,6 +142,12 @@ def create_consumer(
         consumer.delete(now)
         raise
     return consumer
+
+
+def _starting_like(old: ConsumerConfig, config: ConsumerConfig) -> ConsumerConfig:
+    """Return a config that begins where a consumer did: who sources by it asks for it again after
+    each interruption, from where they are by then, and goes on where the consumer is."""
+    return config.model_copy(update={field: getattr(old, field) for field in START_FIELDS})
 
 
 def _configs(stream: Stream) -> dict[str, ConsumerConfig]:

@@ -142,6 +142,8 @@ def test_refusals(fields, code, text, refusal):
         ({"replay_policy": "original"}, "replay policy can not be updated"),
         ({"max_waiting": 5}, "max waiting can not be updated"),
         ({"mem_storage": True}, "storage type can not be updated"),
+        ({"sourcing": True, "direct": True}, "sourcing can not be updated"),
+        ({"direct": True, "ack_policy": "all"}, "direct can not be updated"),
         ({"deliver_subject": "d"}, "can not update pull consumer to push based"),
     ],
 )

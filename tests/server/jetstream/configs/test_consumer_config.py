@@ -63,6 +63,12 @@ def test_limits_of_stream_and_server_are_defaults_and_bounds(resolve, refusal):
     assert (config.max_ack_pending, config.inactive_threshold) == (50, 9 * SECOND)
     assert resolve(stream, ack_policy="all", max_ack_pending=-1).max_ack_pending == -1
     assert refusal(stream=stream, ack_policy="all", max_ack_pending=51)[0] == 10121
+    unlimited = stream.model_copy(
+        update={"consumer_limits": StreamConsumerLimits(max_ack_pending=-1)}
+    )
+    assert resolve(unlimited, ack_policy="none").max_ack_pending == -1
+    assert resolve(unlimited, ack_policy="all").max_ack_pending == -1
+    assert resolve(unlimited, ack_policy="all", max_ack_pending=7).max_ack_pending == 7
     assert refusal(stream=stream, inactive_threshold=10 * SECOND) == (
         10153,
         "consumer inactive threshold exceeds system limit of 9s",

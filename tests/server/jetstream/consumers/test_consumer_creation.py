@@ -67,6 +67,24 @@ def test_an_update_takes_effect_at_once(account, stream):
     assert consumer.info(account.now)["num_pending"] == 0
 
 
+def test_who_sources_by_a_consumer_goes_on_where_that_is(account, stream):
+    account.subscribe(b"_INBOX.p")
+    fields = {"durable_name": "S", "sourcing": True}
+    by_sequence = {"deliver_policy": "by_start_sequence", "opt_start_seq": 3}
+    consumer = account.create(stream, **fields, **by_sequence)
+    account.pull(consumer, b"2")
+    later = {"deliver_policy": "by_start_sequence", "opt_start_seq": 6}
+    for start in (later, {}, {"opt_start_seq": 6}, {"deliver_policy": "last_per_subject"}):
+        assert account.create(stream, **fields, **start) is consumer
+        assert consumer.config.opt_start_seq == 3
+        assert consumer.info(account.now)["delivered"]["stream_seq"] == 4
+    with pytest.raises(ApiError, match="deliver policy can not be updated"):
+        account.create(stream, durable_name="S")
+    account.create(stream, durable_name="C")
+    with pytest.raises(ApiError, match="sourcing can not be updated"):
+        account.create(stream, durable_name="C", sourcing=True, **later)
+
+
 def test_a_deliver_subject_in_use_stays(account, stream):
     account.create(stream, durable_name="P", deliver_subject="d")
     account.create(stream, durable_name="P", deliver_subject="e")
