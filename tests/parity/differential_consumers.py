@@ -125,6 +125,7 @@ def pull_config(rng: Random) -> dict[str, Value]:
     config = values(rng, fields, rng.choice((0.05, 0.15)), 0)
     for key in ("opt_start_seq", "opt_start_time", "pause_until", "replay_policy", "name"):
         config.pop(key, None)
+    config.pop("mem_storage", None)  # what is passed over counts there, see deviations.md
     if config.get("deliver_policy", "").startswith("by_"):
         del config["deliver_policy"]
     if "filter_subject" in config:

@@ -58,6 +58,7 @@ from jetstream_server.store.ports import StreamFolder, Vault
 
 # Restores that one account may have under way at a time: each may fill the disk.
 RESTORES_MAX = 16
+_SUBJECTS_AT_FIRST = 100  # of a new stream, which may be told of itself
 TURN_BYTES = 4 * OUTBOX_LOW_BYTES  # delivered by all consumers of an account
 TURN_MESSAGES = 12_000  # likewise: of a stream in memory each takes nearly a microsecond
 # How much of what is due at the same time is done in one turn, in some 10 ms each.
@@ -250,6 +251,7 @@ class Catalog:
         except Exception:  # the client is refused, so it must not be there
             self._discard(config.name, folder, now)
             raise
+        stream.subscribe_more(_SUBJECTS_AT_FIRST)
         publish_stream_action(self.context, config.name, "create", now)
         return stream
 

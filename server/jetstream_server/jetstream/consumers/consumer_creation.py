@@ -98,7 +98,7 @@ def create_consumer(
     name = config.durable_name or config.name
     existing = stream.consumers.get(name) if name else None
     asked_threshold = config.inactive_threshold
-    if config.sourcing and isinstance(existing, Consumer):
+    if config.sourcing and config.durable_name and isinstance(existing, Consumer):
         config = _starting_like(existing.config, config)
     config = with_defaults(config, stream.config, bounds, pedantic=pedantic)
     check(config, stream.config, bounds, None if compared is None else compared.with_each_other)
