@@ -188,10 +188,9 @@ class Stream:
         while at_once and not self.subscribe_more():
             pass
 
-    def subscribe_more(self, count: int = 0) -> bool:
-        """Listen to some more of its subjects, to so many or to what a turn has time for; tell
-        whether it listens to all of them."""
-        return self._interest.go_on(count)
+    def subscribe_more(self) -> bool:
+        """Listen to some more of its subjects; tell whether it listens to all of them."""
+        return self._interest.go_on()
 
     def unsubscribe(self) -> None:
         """Take no more."""

@@ -15,6 +15,7 @@ from orjson import Fragment
 from jetstream_server.core.steps import Stint
 from jetstream_server.core.subject import is_valid_subject
 from jetstream_server.jetstream import errors
+from jetstream_server.jetstream.advisory import publish_stream_action
 from jetstream_server.jetstream.api.list_page import PageEntries, page_of
 from jetstream_server.jetstream.api.long_requests import answered_in_steps, at_once_or_later
 from jetstream_server.jetstream.api.purging import MESSAGES_OF_UNIT, Purging
@@ -120,6 +121,7 @@ def _create(catalog: Catalog, request: Request) -> Iterator[dict[str, Any] | Non
         raise errors.STREAM_CREATE_FAILED("stream not owned by template")
     config = body.config()
     compared = yield from catalog.compare_subjects(config)
+    is_new = not (config.name in catalog.streams or config.name in catalog.offline)
     stream = catalog.create(
         config,
         request.now,
@@ -130,6 +132,8 @@ def _create(catalog: Catalog, request: Request) -> Iterator[dict[str, Any] | Non
     )
     yield None
     yield from listening(catalog, stream)
+    if is_new:  # it may be among those who listen to that
+        publish_stream_action(catalog.context, stream.name, "create", request.now)
     yield {**created_info(stream, request.now), "did_create": True}
 
 

@@ -58,7 +58,6 @@ from jetstream_server.store.ports import StreamFolder, Vault
 
 # Restores that one account may have under way at a time: each may fill the disk.
 RESTORES_MAX = 16
-_SUBJECTS_AT_FIRST = 100  # of a new stream, which may be told of itself
 TURN_BYTES = 4 * OUTBOX_LOW_BYTES  # delivered by all consumers of an account
 TURN_MESSAGES = 12_000  # likewise: of a stream in memory each takes nearly a microsecond
 # How much of what is due at the same time is done in one turn, in some 10 ms each.
@@ -209,7 +208,8 @@ class Catalog:
             names_storage: the request says which storage. Then, as in the genuine server, there
                 must be room for the stream a second time, even if it exists already.
             at_once: the stream listens to all its subjects when this returns, and copies from all
-                its sources, no matter how many; otherwise whoever asked waits for `listening`.
+                its sources, no matter how many, and others have been told of it; otherwise whoever
+                asked waits for `listening`, and then tells them.
             compared: what `compare_subjects` has just found out.
 
         Raises:
@@ -251,8 +251,8 @@ class Catalog:
         except Exception:  # the client is refused, so it must not be there
             self._discard(config.name, folder, now)
             raise
-        stream.subscribe_more(_SUBJECTS_AT_FIRST)
-        publish_stream_action(self.context, config.name, "create", now)
+        if at_once:
+            publish_stream_action(self.context, config.name, "create", now)
         return stream
 
     def _discard(self, name: str, folder: StreamFolder, now: int) -> None:
