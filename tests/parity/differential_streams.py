@@ -128,7 +128,8 @@ STREAM: Fields = {
     ),
     "mirror": ((_origin,), (_odd_origin,)),
     "sources": (
-        (lambda rng: [_origin(rng)], lambda rng: [_origin(rng), _origin(rng)], []),
+        # An empty list differs from none, see deviations.md.
+        (lambda rng: [_origin(rng)], lambda rng: [_origin(rng), _origin(rng)]),
         (lambda rng: [_odd_origin(rng)], lambda rng: [_origin(rng), _odd_origin(rng)], [{}]),
     ),
     "compression": (("none", "s2"), ("", "S2", "zip")),
