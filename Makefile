@@ -79,12 +79,13 @@ check: $(READY)-tools
 # Four lanes that end at about the same time, two or three parts in each of them. On two cores they
 # are busy from beginning to end: a fifth lane would make nothing quicker, and late what is timed.
 # A lane's part goes on, whatever the one before it found.
-SPARK_TESTS     := tests/spark tests/test_pipeline.py
+SPARK_TESTS     := tests/spark
 PARITY_TESTS    := tests/parity
 SIM_TESTS       := tests/connector_sim tests/console
 BROWSER_TESTS   := tests/console/in_browser
 CONNECTOR_TESTS := tests/connector
-EXAMPLE_TESTS   := tests/test_examples.py tests/benchmarks tests/cluster
+# Pipelines and the example of Spark Connect listen on the same port, so they take turns.
+EXAMPLE_TESTS   := tests/test_pipeline.py tests/test_examples.py tests/benchmarks tests/cluster
 # Of the server's tests what takes the most of a processor; where all else of the server is, they
 # would end long after the other lanes.
 BOUNDED_TESTS   := tests/server/test_bounded_work.py
