@@ -111,8 +111,8 @@ def create_consumer(
             raise errors.CONSUMER_OFFLINE_REASON(existing.outage)
         assert isinstance(existing, Consumer)
         # A threshold left out differs from the one filled in, as the genuine server compares them.
-        is_as_it_was = existing.config == config and asked_threshold == config.inactive_threshold
-        if action == "create" and not is_as_it_was:
+        as_asked = config.model_copy(update={"inactive_threshold": asked_threshold})
+        if action == "create" and existing.config != as_asked:
             raise errors.CONSUMER_ALREADY_EXISTS()
         _check_unique(name, config, stream, is_taken)
         if asked_threshold <= 0:
