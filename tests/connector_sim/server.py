@@ -102,7 +102,7 @@ class Server:
         chance = Random(self._random.randrange(1 << 30))
         self._loop = SimLoop(self.agenda, chance)
         self._worker = SimWorker(
-            self._loop, self.agenda, chance, lambda: chance.randrange(self._flush_ns)
+            self._loop, self.agenda, chance, lambda: chance.randrange(self._flush_ns), self.disk
         )
         folder = open_folder(ROOT, self.disk)
         commit = GroupCommit(self.disk)

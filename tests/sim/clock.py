@@ -12,6 +12,9 @@ from random import Random
 from typing import Any
 
 from jetstream_server.base.clock import MICROSECOND, MILLISECOND, SECOND
+from jetstream_server.kernels.record_format import Buffer
+
+from tests.sim.disk import SimDisk
 
 START = 1_700_000_000 * SECOND
 
@@ -100,14 +103,24 @@ class SimLoop:
 class SimWorker:
     """Carries flushes out in a while, and tells of them a while later.
 
+    Args:
+        disk: where single writes go.
+
     Attributes:
         is_stopping: work is done at once, for the last flush.
     """
 
     def __init__(
-        self, loop: SimLoop, agenda: Agenda, random: Random, delays: Callable[[], int]
+        self,
+        loop: SimLoop,
+        agenda: Agenda,
+        random: Random,
+        delays: Callable[[], int],
+        disk: SimDisk,
     ) -> None:
         self.is_stopping = False
+        self._disk = disk
+        disk.gives_descriptors = True
         self._loop = loop
         self._agenda = agenda
         self._random = random
@@ -134,6 +147,27 @@ class SimWorker:
         now, whole = self._agenda.clock.now_ns, self._flush_ns()
         self._loop.plan(now + self._random.randrange(whole + 1), carry_out)
         self._loop.plan(now + whole + 1, lambda: done(*answer))
+
+    def write(
+        self,
+        handle: int,
+        buffer: Buffer,
+        start: int,
+        stop: int,
+        done: Callable[[int, int], None],
+    ) -> None:
+        """Write and sync, then call `done`."""
+
+        def work() -> tuple[int, int]:
+            data = memoryview(buffer)[start:stop]
+            return self._disk.write_and_sync(handle, data, start)
+
+        def told(outcome: tuple[int, int], error: BaseException | None) -> None:
+            if error is not None:
+                raise error
+            done(*outcome)
+
+        self.run(work, told)
 
     def stop(self) -> None:
         """Nothing is left to wait for."""

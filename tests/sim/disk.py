@@ -114,6 +114,7 @@ class SimDisk:
         dark_in: that many changes from now, the power goes.
         is_read_only: every change fails.
         changes: how many there were.
+        gives_descriptors: somebody is there who writes to them.
     """
 
     def __init__(self, random: Random) -> None:
@@ -124,6 +125,7 @@ class SimDisk:
         self.dark_in: int | None = None
         self.is_read_only = False
         self.changes = 0
+        self.gives_descriptors = False
         self._files: _Names = {}
         self._durable: _Names = {}
         self._folders: dict[str, set[str]] = {"/": set()}  # with the names of folders in each
@@ -131,11 +133,13 @@ class SimDisk:
         # was set aside under, None where one was made.
         self._renamed: dict[str, list[str | None]] = {}
         self._locks: set[Path] = set()
+        self._described: list[_File] = []  # by descriptor
 
     def restart(self) -> None:
         """Lose what was not durable, and whoever held locks; faults end, but for a full disk."""
         self.fail_in = self.dark_in = None
         self._locks.clear()
+        self._described.clear()
         self._lose_folders()
         kept: dict[_File, None] = {}
         survived: _Names = {}
@@ -254,8 +258,29 @@ class SimDisk:
         self._change(_OPEN_FILE)
         handle.sync()
 
+    def descriptor(self, handle: _File) -> int | None:
+        if not self.gives_descriptors:
+            return None
+        if handle not in self._described:
+            self._described.append(handle)
+        return self._described.index(handle)
+
+    def write_and_sync(self, descriptor: int, data: memoryview, offset: int) -> tuple[int, int]:
+        """Do both, as whoever has a descriptor does; return the error numbers of each."""
+        handle = self._described[descriptor]
+        try:
+            self.write(handle, data, offset)
+        except OSError as error:
+            return error.errno or errno.EIO, 0
+        try:
+            self.sync(handle)
+        except OSError as error:
+            return 0, error.errno or errno.EIO
+        return 0, 0
+
     def close(self, handle: _File) -> None:
-        pass
+        if handle in self._described:  # the number is not given out again
+            self._described[self._described.index(handle)] = _File()
 
     def replace(self, path: Path, parts: Sequence[Buffer]) -> None:
         replacement = self.prepare(path, parts)

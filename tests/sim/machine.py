@@ -159,7 +159,7 @@ class Machine:
         will_fail = self.disk.fail_in is not None
         chance = Random(self.random.randrange(1 << 30))
         self.loop = SimLoop(self.agenda, chance)
-        self.worker = SimWorker(self.loop, self.agenda, chance, self._flush_ns)
+        self.worker = SimWorker(self.loop, self.agenda, chance, self._flush_ns, self.disk)
         try:
             folder = open_folder(ROOT, self.disk)
             disk: Disk = self.disk

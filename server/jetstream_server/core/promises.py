@@ -37,13 +37,14 @@ class Promises:
             goes on before.
         unclaimed: the accounts in which something was promised, of which it was not said yet who
             asked.
+        fresh: what was promised since the last flush began, in each account.
         much: the accounts in which it is much.
     """
 
     def __init__(self) -> None:
         self.arrivals = 0
         self.unclaimed: dict[object, None] = {}
-        self._fresh: dict[object, _Promised] = {}  # since the last flush began
+        self.fresh: dict[object, _Promised] = {}
         self._in_flush: dict[object, _Promised] = {}
         # The disk has it, and turns deliver it as they have time.
         self._leaving: dict[object, _Promised] = {}
@@ -55,13 +56,8 @@ class Promises:
         return sum(promised.units for promised in self._promised_in(account))
 
     def _promised_in(self, account: object) -> list[_Promised]:
-        stages = (self._fresh, self._in_flush, self._leaving)
+        stages = (self.fresh, self._in_flush, self._leaving)
         return [stage[account] for stage in stages if account in stage]
-
-    @property
-    def are_fresh(self) -> bool:
-        """Return whether something was promised since the last flush began."""
-        return bool(self._fresh)
 
     def holds_up(self, client: object) -> bool:
         """Tell whether somebody has to wait, because it is among those who asked for much."""
@@ -72,7 +68,7 @@ class Promises:
 
     def make(self, units: float, account: object) -> None:
         """Promise something that is worth so much."""
-        self._fresh.setdefault(account, _Promised()).units += units
+        self.fresh.setdefault(account, _Promised()).units += units
         self.unclaimed[account] = None
         if account not in self.much and self.units(account) > PROMISED_UNITS_MAX:
             self.much.add(account)
@@ -81,18 +77,20 @@ class Promises:
         """Note who has asked for what was promised since this was noted last, None for nobody in
         particular."""
         for account in self.unclaimed:
-            if client is not None and account in self._fresh:
-                self._fresh[account].clients.add(client)
+            if client is not None and account in self.fresh:
+                self.fresh[account].clients.add(client)
                 self._asked.setdefault(client, set()).add(account)
         self.unclaimed.clear()
 
     def flush_began(self) -> None:
         """What was promised so far leaves with a flush."""
-        self._fresh = _moved(self._fresh, self._in_flush)
+        if self.fresh:
+            self.fresh = _moved(self.fresh, self._in_flush)
 
     def flush_ended(self) -> None:
         """It leaves as turns have time, or it is lost."""
-        self._in_flush = _moved(self._in_flush, self._leaving)
+        if self._in_flush:
+            self._in_flush = _moved(self._in_flush, self._leaving)
 
     def delivered(self, late: Collection[object]) -> None:
         """Whatever was to leave has arrived, but in these accounts."""
@@ -110,7 +108,7 @@ class Promises:
     def forget(self) -> None:
         """Have nobody wait any more: nobody knows when it can arrive."""
         self.arrivals += 1
-        for known in (self._fresh, self._in_flush, self._leaving, self._asked):
+        for known in (self.fresh, self._in_flush, self._leaving, self._asked):
             known.clear()
         self.much.clear()
 

@@ -16,6 +16,7 @@ from jetstream_server.kernels import (
     seen_ids,
     single_gets,
     subjects,
+    synced_writes,
     trie,
 )
 
@@ -34,6 +35,7 @@ KERNELS = (
     direct_gets,
     single_gets,
     acks,
+    synced_writes,
 )
 
 

@@ -73,18 +73,21 @@ class ClientConnection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         """Take so many bytes that were read."""
         read_buffer = self._read_buffer
+        if nbytes < READ_BYTES_MIN:  # as nearly always: so little is not counted
+            self.data_received(bytes(read_buffer.place[:nbytes]))
+            return
         self.data_received(read_buffer.take(nbytes))
-        if nbytes >= READ_BYTES_MIN and read_buffer.is_spent:
+        if read_buffer.is_spent:
             self._pump.intake.rest(self)
 
     def data_received(self, data: bytes) -> None:
         """Feed the session; the pump's next turn acts on it."""
+        session, pump = self._session, self._pump
         try:
-            self._session.feed(data)
+            session.feed(data)
         except Exception as error:
             self._contain(error)
-        pump = self._pump
-        pump.intake.took(self, len(data))
+        pump.intake.took(self, len(data), session.traffic.in_msgs)
         if not pump.is_turn_due:
             pump.wake()
 

@@ -70,12 +70,16 @@ class Intake:
         self._held_up: dict[ReadableConnection, None] = {}  # until the disk has caught up
         self._asking: dict[ReadableConnection, None] = {}  # until it has taken its answers
 
-    def took(self, source: ReadableConnection, size: int) -> None:
-        """Count bytes that were read."""
+    def took(self, source: ReadableConnection, size: int, published: int) -> None:
+        """Count bytes that were read.
+
+        Args:
+            published: how many messages the client had published before them.
+        """
         self.read_bytes += size
         known = self._read.get(source)
         if known is None:
-            self._read[source] = (size, source.published)
+            self._read[source] = (size, published)
         else:
             size += known[0]
             self._read[source] = (size, known[1])

@@ -136,7 +136,7 @@ class LayeredConnection(ClientConnection):
             self._session.feed(plain)
         if self._layer is not None and self._layer.is_holding:
             size = max(size, TURN_READ_BYTES)  # the rest is for the next turn
-        self._pump.intake.took(self, size)
+        self._pump.intake.took(self, size, self.published)
         self._pump.wake()
         self._flush()
         if failure is not None:

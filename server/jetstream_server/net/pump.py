@@ -21,6 +21,7 @@ import asyncio
 import gc
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Protocol
 
 from jetstream_server.base.clock import SECOND, Clock
@@ -29,7 +30,7 @@ from jetstream_server.base.limits import UNFLUSHED_LOW_BYTES
 from jetstream_server.net.busy_poll import BusyPoll
 from jetstream_server.net.deflating import BYTES_OF_TURN, Deflating
 from jetstream_server.net.departures import Departures
-from jetstream_server.net.flush_worker import Failures, FlushWorker, Worker
+from jetstream_server.net.flush_worker import Failures, FlushWork, FlushWorker, Worker
 from jetstream_server.net.handshakes import Handshakes
 from jetstream_server.net.intake import Intake
 from jetstream_server.net.read_buffer import ReadBuffer
@@ -45,7 +46,7 @@ WRITTEN_BYTES_MAX = 4 * 1024 * 1024
 # As soon as a flush is over: to all together, and to whom. The rest is for the next turn, as the
 # loop may have come from one to this without looking at sockets.
 WRITTEN_AFTER_FLUSH_BYTES_MAX = 256 * 1024
-AFTER_FLUSH_OF_ONE_BYTES_MAX = 64 * 1024
+AFTER_FLUSH_OF_ONE_BYTES_MAX = 128 * 1024
 WRITTEN_LATE_BYTES_MIN = 4096  # who is to be sent no more does not wait for those with much
 # To so many clients, each of which takes 10 to 25 microseconds.
 WRITTEN_CLIENTS_MAX = 400
@@ -145,7 +146,7 @@ class Pump:
                 self.read_buffer.begin()
             if self.deflating.is_used:
                 self.deflating.begin()
-            unflushed_bytes = self._unflushed_bytes
+            unflushed_bytes = 0 if self._commit is None else self._commit.awaited_bytes
             workload.is_flooded = unflushed_bytes > UNFLUSHED_LOW_BYTES
             self.intake.turned(unflushed_bytes)
             if self.unwrapping.is_used:
@@ -164,10 +165,6 @@ class Pump:
         except Exception as error:
             self._failed(error)
             raise
-
-    @property
-    def _unflushed_bytes(self) -> int:
-        return 0 if self._commit is None else self._commit.awaited_bytes
 
     @property
     def _is_crowded(self) -> bool:
@@ -208,13 +205,25 @@ class Pump:
     def _start(self, flush: Flush, held: Held) -> None:
         self._flushing = True
         self._quiet.clear()
-        self._worker.run(
-            flush.run, lambda failures, error: self._flushed(flush, held, failures, error)
-        )
+        write = flush.only_write()
+        if write is None:
+            self._carry_out(flush.run, flush, held)
+        else:
+            self._worker.write(*write, lambda *errnos: self._written(flush, held, *errnos))
+
+    def _carry_out(self, work: FlushWork, flush: Flush, held: Held) -> None:
+        self._worker.run(work, lambda failures, error: self._flushed(flush, held, failures, error))
+
+    def _written(self, flush: Flush, held: Held, write_errno: int, sync_errno: int) -> None:
+        if write_errno or sync_errno:  # to make room takes as long as anything on the disk
+            self._carry_out(partial(flush.wrote, write_errno, sync_errno), flush, held)
+        else:
+            self._flushed(flush, held, flush.wrote(0, 0), None)
 
     def _flushed(
         self, flush: Flush, held: Held, failures: Failures, error: BaseException | None
     ) -> None:
+        assert self._commit is not None
         self._flushing = False
         self._quiet.set()
         if error is not None:
@@ -231,7 +240,7 @@ class Pump:
                 WRITTEN_AFTER_FLUSH_BYTES_MAX,
                 AFTER_FLUSH_OF_ONE_BYTES_MAX,
             )
-            unflushed_bytes = self._unflushed_bytes
+            unflushed_bytes = self._commit.awaited_bytes
             self.node.workload.is_flooded = unflushed_bytes > UNFLUSHED_LOW_BYTES
             self.intake.flushed(unflushed_bytes)
             self._arm(now)

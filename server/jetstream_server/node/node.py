@@ -464,7 +464,7 @@ class Node:
     @property
     def has_held(self) -> bool:
         """Return whether something waits for the disk, or somebody for what was withdrawn."""
-        return bool(self._held) or self.workload.promises.are_fresh
+        return bool(self._held or self.workload.promises.fresh)
 
     def release(self, held: Held, now: int) -> None:
         """Send what waited; whatever this sets off is held in turn."""

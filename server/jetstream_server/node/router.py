@@ -74,7 +74,7 @@ class Targets:
     """Everybody whom a subject reaches.
 
     Attributes:
-        only: who gets all of it, if that is a single subscription without a queue.
+        only: who gets all of it, if that is a single subscription, which may be alone in a queue.
         plain: subscriptions without a queue; of very many, those that are alone in theirs as well.
         queues: the members of each other queue group.
         width: how many get each message.
@@ -115,6 +115,8 @@ class Targets:
         self.is_within = False
         self.singly = 0
         alone = [group[0] for group in groups if len(group) == 1]
+        if self.width == 1 and alone:
+            self.only = alone[0]
         shared = tuple([group for group in groups if len(group) > 1])
         # Looked at one by one, a hundred thousand subscriptions take 20 ms.
         outlets: set[Outlet | None] | None = None

@@ -87,7 +87,7 @@ def test_nobody_waits_for_a_full_disk() -> None:
     promises.make(PROMISED_UNITS_MAX + 1, "B")
     promises.made_for("a")
     promises.forget()
-    assert not promises.holds_up("a") and not promises.are_fresh
+    assert not promises.holds_up("a") and not promises.fresh
     promises.flush_ended()
     promises.delivered(())
     assert promises.units("A") == promises.units("B") == 0

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import threading
 import weakref
+from pathlib import Path
 
 import pytest
 from jetstream_server.base.errors import StoreError
@@ -37,6 +40,53 @@ def test_work_is_done_elsewhere_in_order_and_answered_on_the_loop():
         assert answers == [(0, None, here), (1, None, here), (2, None, here)]
         assert len(set(threads)) == 1 and here not in threads
         worker.stop()
+
+    asyncio.run(main())
+
+
+def test_a_write_is_answered_on_the_loop_with_its_error_numbers(tmp_path):
+    async def main():
+        worker, answers = FlushWorker(asyncio.get_running_loop()), []
+        handle = os.open(tmp_path / "file", os.O_RDWR | os.O_CREAT)
+
+        def done(*errnos):
+            answers.append((*errnos, threading.get_ident()))
+
+        worker.write(handle, b"abc", 1, 3, done)
+        await answered(answers, 1)
+        worker.run(list, lambda *answer: answers.append(answer))
+        await answered(answers, 2)
+        worker.write(-1, b"abc", 0, 3, done)
+        await answered(answers, 3)
+        here = threading.get_ident()
+        assert answers == [(0, 0, here), ([], None), (errno.EBADF, 0, here)]
+        assert os.pread(handle, 9, 0) == b"\0bc"
+        worker.stop()
+        os.close(handle)
+
+    asyncio.run(main())
+
+
+def test_a_write_that_is_over_when_it_stops_is_still_answered(tmp_path):
+    async def main():
+        worker, answers = FlushWorker(asyncio.get_running_loop()), []
+        handle = os.open(tmp_path / "file", os.O_RDWR | os.O_CREAT)
+        worker.write(handle, b"abc", 0, 3, lambda *errnos: answers.append(errnos))
+        worker.stop()
+        assert os.pread(handle, 9, 0) == b"abc" and not answers
+        await answered(answers, 1)
+        assert answers == [(0, 0)]
+        os.close(handle)
+
+    asyncio.run(main())
+
+
+def test_it_leaves_no_descriptor_behind():
+    async def main():
+        before = {each.name for each in Path("/dev/fd").iterdir()}
+        worker = FlushWorker(asyncio.get_running_loop())
+        worker.stop()
+        assert {each.name for each in Path("/dev/fd").iterdir()} == before
 
     asyncio.run(main())
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from random import Random
 
@@ -53,17 +54,17 @@ def intake() -> Intake:
 
 
 def publish(intake: Intake, source: Source, size: int) -> None:
-    intake.took(source, size)
+    intake.took(source, size, source.published)
     source.published += 1
 
 
 def test_a_share_of_the_turn(intake: Intake) -> None:
     busy, quiet = Source(), Source()
-    intake.took(quiet, 10)
-    intake.took(busy, TURN_READ_BYTES - 1)
+    intake.took(quiet, 10, quiet.published)
+    intake.took(busy, TURN_READ_BYTES - 1, busy.published)
     assert busy.is_read
-    intake.took(busy, 1)
-    intake.took(busy, 1)  # a read that was under way
+    intake.took(busy, 1, busy.published)
+    intake.took(busy, 1, busy.published)  # a read that was under way
     assert (busy.is_read, quiet.is_read) == (False, True)
     intake.turned(0)
     assert busy.is_read
@@ -73,7 +74,7 @@ def test_publishers_wait_for_the_disk_and_nobody_else(intake: Intake) -> None:
     busy, slow, listener = Source(), Source(), Source()
     publish(intake, busy, TURN_READ_BYTES)
     publish(intake, slow, 1)
-    intake.took(listener, 100)
+    intake.took(listener, 100, listener.published)
     intake.turned(UNFLUSHED_HIGH_BYTES + 1)
     assert [source.is_read for source in (busy, slow, listener)] == [False, False, True]
     intake.turned(UNFLUSHED_HIGH_BYTES - 1)
@@ -133,8 +134,8 @@ def test_both_reasons_at_once(intake: Intake) -> None:
 def test_who_asks_for_more_than_it_takes_waits(intake: Intake) -> None:
     greedy, other = Source(), Source()
     greedy.has_postponed = True
-    intake.took(greedy, TURN_READ_BYTES)
-    intake.took(other, TURN_READ_BYTES)
+    intake.took(greedy, TURN_READ_BYTES, greedy.published)
+    intake.took(other, TURN_READ_BYTES, other.published)
     intake.turned(0)
     assert (greedy.is_read, other.is_read) == (False, True)
     intake.turned(0)
@@ -152,7 +153,7 @@ def test_who_asks_and_publishes_waits_for_the_disk_first(intake: Intake) -> None
     assert not source.is_read
     intake.flushed(0)
     assert source.is_read
-    intake.took(source, 1)
+    intake.took(source, 1, source.published)
     intake.turned(0)
     assert not source.is_read
     publish(intake, source, 1)  # a read that was under way
@@ -168,7 +169,7 @@ def test_a_connection_that_is_gone_is_forgotten(intake: Intake) -> None:
     publish(intake, source, TURN_READ_BYTES)
     intake.forget(source)
     greedy.has_postponed = True
-    intake.took(greedy, 1)
+    intake.took(greedy, 1, greedy.published)
     intake.turned(UNFLUSHED_HIGH_BYTES + 1)
     greedy.has_postponed = False
     intake.forget(greedy)
@@ -271,6 +272,9 @@ class SlowCommit:
     def take(self, now=None):
         return self if self.awaited_bytes else None
 
+    def only_write(self):
+        return None
+
     def run(self):
         assert self.gate.wait(100)
         return []
@@ -326,6 +330,13 @@ class StepWorker:
     def run(self, work, done) -> None:
         assert self.given is None, "one flush at a time"
         self.given = work, done
+
+    def write(self, handle, buffer, start, stop, done) -> None:
+        def work():
+            os.pwrite(handle, memoryview(buffer)[start:stop], start)
+            return 0, 0
+
+        self.run(work, lambda errnos, error: done(*errnos))
 
     def finish(self) -> None:
         work, done = self.given  # type: ignore[attr-defined]

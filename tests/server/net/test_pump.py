@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import os
 import threading
 from types import SimpleNamespace
 
@@ -16,7 +17,9 @@ from jetstream_server.jetstream.catalog.catalog import Catalog
 from jetstream_server.jetstream.configs.stream_config import StreamConfig
 from jetstream_server.net.pump import AFTER_FLUSH_OF_ONE_BYTES_MAX
 from jetstream_server.node.session import Session
-from jetstream_server.store.vault import MemoryVault
+from jetstream_server.store.disk.commit import GroupCommit
+from jetstream_server.store.disk.disk import OsDisk
+from jetstream_server.store.vault import FileVault, MemoryVault
 
 from tests.node_context import node_context
 
@@ -29,6 +32,9 @@ class HeldFlush:
     def __init__(self, commit: HeldCommit) -> None:
         self.commit = commit
         self.stalled: list[object] = []
+
+    def only_write(self):
+        return None
 
     def run(self):
         assert self.commit.gate.wait(100)
@@ -436,8 +442,9 @@ def test_what_a_flush_releases_for_many_is_written_by_the_next_turn(
             written.clear()
             news.commit.gate.set()
             assert await news.heard() == b"MSG news 1 1\r\n"
-            assert len(await reader.readexactly(65_540)) == 65_540
-            assert written[:2] == [0, 65_540]
+            size = 5 * (AFTER_FLUSH_OF_ONE_BYTES_MAX // 5 + 1)
+            assert len(await reader.readexactly(size)) == size
+            assert written[:2] == [0, size]
             served.node.release = release
 
     on_loop(main())
@@ -558,5 +565,98 @@ def test_what_long_turns_make_is_looked_at_when_they_end(running, on_loop, monke
                 writer.write(b"PING\r\n")
                 assert await reader.readline() == b"PONG\r\n"
                 assert set(looks[before:]) == ({1} if is_long else set())
+
+    on_loop(main())
+
+
+class DescribingDisk(OsDisk):
+    """Gives out the descriptor of another file in place of the one that is asked for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.others: list[str] = []  # for the next writes, each once
+        self.given: list[int] = []
+        self._opened: list[int] = []
+
+    def descriptor(self, handle: int) -> int | None:
+        if self.others:
+            handle = os.open(self.others.pop(0), os.O_WRONLY)
+            self._opened.append(handle)
+        self.given.append(handle)
+        return handle
+
+    def end(self) -> None:
+        for handle in self._opened:
+            os.close(handle)
+
+
+@pytest.fixture
+def storing(running, tmp_path):
+    """Return a maker of a served node with a stream of `in.>`, and of a client of it."""
+
+    @contextlib.asynccontextmanager
+    async def storing():
+        disk = DescribingDisk()
+        commit = GroupCommit(disk)
+        async with running(commit) as served:
+            account = served.node.accounts["$G"]
+            context = node_context(served.node, account)
+            account.catalog = Catalog(context, FileVault(tmp_path, "$G", commit, disk))
+            account.catalog.recover(1)
+            account.catalog.create(StreamConfig(name="S", subjects=("in.>",)), 1)
+            reader, writer = await served.connect()
+            writer.write(b"SUB r 1\r\n")
+            yield served, disk, reader, writer
+        disk.end()
+
+    return storing
+
+
+async def _ack(reader) -> bytes:
+    await asyncio.wait_for(reader.readline(), 60)
+    return await asyncio.wait_for(reader.readline(), 60)
+
+
+def test_a_single_write_is_handed_over_by_its_descriptor(storing, on_loop):
+    async def main() -> None:
+        async with storing() as (_served, disk, reader, writer):
+            for number in range(1, 4):
+                writer.write(b"PUB in.x r 1\r\na\r\n")
+                assert await _ack(reader) == b'{"stream":"S","seq":%d}\r\n' % number
+            # The first one makes the file, which is more than a write.
+            assert len(disk.given) == 2
+
+    on_loop(main())
+
+
+def test_what_found_no_room_is_written_again_before_it_is_acknowledged(storing, on_loop):
+    async def main() -> None:
+        async with storing() as (served, disk, reader, writer):
+            writer.write(b"PUB in.x r 1\r\na\r\n")
+            await _ack(reader)
+            disk.others = ["/dev/full", "/dev/full"]
+            writer.write(b"PUB in.x r 1\r\nb\r\n")
+            assert await _ack(reader) == b'{"stream":"S","seq":2}\r\n'
+            assert len(disk.given) == 3 and not disk.others
+            assert not served.node.disk_full
+
+    on_loop(main())
+
+
+def test_a_sync_that_fails_is_not_repeated_and_nothing_of_it_acknowledged(storing, on_loop):
+    async def main() -> None:
+        async with storing() as (served, disk, reader, writer):
+            writer.write(b"PUB in.x r 1\r\na\r\n")
+            await _ack(reader)
+            disk.others = ["/dev/null"]  # which cannot be synced
+            writer.write(b"PUB in.x r 1\r\nb\r\n")
+            stream = served.node.accounts["$G"].catalog.streams["S"]
+            async with asyncio.timeout(60):
+                while not stream.store.offline:
+                    await asyncio.sleep(0.001)
+            assert "sync failed: Invalid argument" in stream.store.offline
+            writer.write(b"PING\r\n")
+            assert await asyncio.wait_for(reader.readline(), 60) == b"PONG\r\n"
+            assert len(disk.given) == 1
 
     on_loop(main())

@@ -146,6 +146,10 @@ class CipherDisk:
         """Sync the file below."""
         self._disk.sync(handle.handle)
 
+    def descriptor(self, handle: _Handle) -> int | None:
+        """Return None: what is written is encrypted."""
+        return None
+
     def close(self, handle: _Handle) -> None:
         """Give the handle back."""
         self._disk.close(handle.handle)

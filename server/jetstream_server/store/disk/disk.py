@@ -21,6 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Protocol
 
+from jetstream_server.base.sync_data import sync_data
 from jetstream_server.kernels.record_format import Buffer
 from jetstream_server.store.disk.spare_descriptors import DESCRIPTOR_ERRNOS, SpareDescriptors
 
@@ -67,6 +68,11 @@ class Disk(Protocol):
 
     def sync(self, handle: Any) -> None:
         """Return when every byte written to this file is durable."""
+        ...
+
+    def descriptor(self, handle: Any) -> int | None:
+        """Return the system's descriptor, if to write and sync is no more than its two calls for
+        that; None if there is more to it."""
         ...
 
     def close(self, handle: Any) -> None:
@@ -218,7 +224,11 @@ class OsDisk:
 
     def sync(self, handle: int) -> None:
         """Flush the file's bytes, and its size if that changed, to the device."""
-        _sync_data(handle)
+        sync_data(handle)
+
+    def descriptor(self, handle: int) -> int | None:
+        """Return the handle: it is one."""
+        return handle
 
     def close(self, handle: int) -> None:
         """Close the descriptor."""
@@ -234,7 +244,7 @@ class OsDisk:
                     with memoryview(part) as view:
                         self.write(handle, view, offset)
                         offset += len(view)
-                _sync_data(handle)
+                sync_data(handle)
         except OSError:
             with contextlib.suppress(OSError):
                 temporary.unlink()  # on a full disk it would use up space
@@ -263,9 +273,9 @@ class OsDisk:
         """Write in place."""
         with self._briefly(path, os.O_RDWR) as handle:
             self.write(handle, memoryview(head), offset)
-            _sync_data(handle)
+            sync_data(handle)
             self.write(handle, memoryview(bytes(stop - offset - len(head))), offset + len(head))
-            _sync_data(handle)
+            sync_data(handle)
 
     def free_bytes(self, path: Path) -> int:
         """Return what an ordinary user may still take."""
@@ -442,7 +452,7 @@ class _Temporary:
 
     def sync(self) -> None:
         """Sync the file."""
-        _sync_data(self._handle)
+        sync_data(self._handle)
 
     def place(self) -> None:
         """Rename it."""
@@ -479,11 +489,3 @@ def _clear(folder: Path, left: int) -> int:
                 (folder / entry.name).unlink()
                 left -= 1
     return 0
-
-
-def _sync_data(handle: int) -> None:
-    # macOS has no fdatasync.
-    if hasattr(os, "fdatasync"):
-        os.fdatasync(handle)
-    else:  # pragma: no cover - not Linux
-        os.fsync(handle)

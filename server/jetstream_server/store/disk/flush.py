@@ -7,6 +7,7 @@ the worker thread, and taken back on the loop with what failed and what has to b
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -223,6 +224,49 @@ class Flush:
             for operation in self.operations
         )
 
+    def only_write(self) -> tuple[int, Buffer, int, int] | None:
+        """Return what there is to do, if it is no more than to write to an open file and to sync
+        it, as when one stream is published to; None if there is more.
+
+        Whoever carries that out instead of `run` tells `wrote` how it went.
+
+        Returns:
+            The descriptor, the buffer, and the range of it that is to be at the same place in the
+            file.
+        """
+        if not self.is_single_write or not self.syncs or self.fills or self.places_max:
+            return None
+        write = self.operations[0]
+        assert isinstance(write, Write)
+        file = write.file
+        if self.names or self.unsynced or file.handle is None or file.is_nameless:
+            return None
+        descriptor = self.disk.descriptor(file.handle)
+        if descriptor is None:
+            return None
+        return descriptor, write.buffer, write.start, write.stop
+
+    def wrote(self, write_errno: int, sync_errno: int) -> list[tuple[Owner, StoreError]]:
+        """Take note of what became of `only_write`; return what failed, as `run` does.
+
+        After a failure this waits for the disk as well.
+
+        Args:
+            write_errno: why it could not be written, and was not synced; 0 if it was.
+            sync_errno: why it could not be synced, likewise.
+        """
+        (write,) = self.operations
+        assert isinstance(write, Write)
+        self.touched[write.owner] = None
+        if write_errno:
+            self._fail(write, OSError(write_errno, os.strerror(write_errno)))
+        elif sync_errno:
+            error = OSError(sync_errno, os.strerror(sync_errno))
+            self._not_synced(write.file, write.owner, error)
+        if self.failures:
+            self._use_reserve()
+        return self.failures
+
     def run(self) -> list[tuple[Owner, StoreError]]:
         """Carry everything out; return what failed, empty when all is durable."""
         for folder in self.names:
@@ -269,12 +313,17 @@ class Flush:
             self._place_noted()
         if self._broken and self._full:
             self._drop_broken()
-        if self.reserve is not None:
-            if self.stalled and self._lacks_room:
-                self.gave = self.reserve.give(sum(map(_bytes_of, self.stalled)))
-            elif self.fills and not self.stalled:
-                self.shortage = self.reserve.fill()
+        self._use_reserve()
         return self.failures
+
+    def _use_reserve(self) -> None:
+        """Make room for what was refused, or save some for another time."""
+        if self.reserve is None:
+            return
+        if self.stalled and self._lacks_room:
+            self.gave = self.reserve.give(sum(map(_bytes_of, self.stalled)))
+        elif self.fills and not self.stalled:
+            self.shortage = self.reserve.fill()
 
     def _let_through(self, operation: DiskOperation) -> bool:
         """Tell whether an operation is to be carried out after what happened to its owner. If that
@@ -555,18 +604,20 @@ class Flush:
         try:
             self.disk.sync(file.handle)
         except OSError as error:
-            writes = [o for o in self.operations if isinstance(o, Write) and o.file is file]
-            if error.errno in FULL_ERRNOS and file not in self.carried:
-                # With late allocation it is unknown which bytes were lost, so all are written
-                # again.
-                self.stalled[:0] = [o for o in writes if o not in self.stalled]
-                self._refuse(owner, file.path, error)
-            else:
-                self._break(owner, file.path, error, "sync")
+            self._not_synced(file, owner, error)
             return False
         finally:
             self.unsynced.pop(file, None)
         return True
+
+    def _not_synced(self, file: BlockFile, owner: Owner, error: OSError) -> None:
+        if error.errno in FULL_ERRNOS and file not in self.carried:
+            # With late allocation it is unknown which bytes were lost, so all are written again.
+            writes = [o for o in self.operations if isinstance(o, Write) and o.file is file]
+            self.stalled[:0] = [o for o in writes if o not in self.stalled]
+            self._refuse(owner, file.path, error)
+        else:
+            self._break(owner, file.path, error, "sync")
 
     def _make_folder(self, path: Path, owner: Owner) -> None:
         for folder in self.disk.add_folder(path):

@@ -279,6 +279,9 @@ class Asked:
     def __init__(self) -> None:
         self.wanted: list[int] = []
 
+    def fill(self) -> None:
+        """Have as much as there should be."""
+
     def give(self, wanted: int) -> bool:
         self.wanted.append(wanted)
         return False
@@ -336,3 +339,98 @@ def test_a_removal_that_waits_has_gone_from_the_disk_before_what_follows_it(
         between = calls[calls.index("remove /s/a/old") + 1 : calls.index("remove /s/b/old")]
         assert ("sync /s/a" in between) is waits
         assert "sync /s/a" in calls
+
+
+def _begun(disk: Any, path: Path, **terms: Any) -> tuple[GroupCommit, BlockFile]:
+    """Return a queue to a file with a byte in it."""
+    commit, file = GroupCommit(disk, **terms), BlockFile(path)
+    commit.write(Owner(), file, b"0", 0, 1)
+    flush = commit.take(1)
+    assert flush is not None and flush.only_write() is None, "the file is to be made first"
+    assert not flush.run()
+    commit.complete(flush)
+    return commit, file
+
+
+def test_a_single_write_to_an_open_file_is_all_there_is_to_do(tmp_path: Path) -> None:
+    commit, file = _begun(OsDisk(), tmp_path / "1")
+    buffer = b"0123"
+    commit.write(Owner(), file, buffer, 1, 3)
+    flush = commit.take(2)
+    assert flush is not None
+    assert flush.only_write() == (file.handle, buffer, 1, 3)
+    assert flush.wrote(0, 0) == []
+    commit.complete(flush)
+    commit.write(Owner(), file, buffer, 3, 4)
+    commit.append(Owner(), tmp_path / "log", [b"x"], 0)
+    flush = commit.take(3)
+    assert flush is not None and flush.only_write() is None, "there is more"
+    flush.run()
+    commit.complete(flush)
+    commit.drain()
+
+
+def test_a_write_that_is_not_synced_now_is_for_a_flush(tmp_path: Path) -> None:
+    commit, file = _begun(OsDisk(), tmp_path / "1", lazily_ns=10**12)
+    commit.write(Owner(), file, bytes(100_000), 1, 100_000)
+    flush = commit.take(2)
+    assert flush is not None and flush.only_write() is None
+    flush.run()
+    commit.complete(flush)
+    commit.drain()
+
+
+def test_what_an_earlier_flush_could_not_sync_is_for_a_flush(sim_disk_module: Any) -> None:
+    """The file may hold more than this write, and its name may not be durable."""
+    disk = sim_disk_module.SimDisk(Random(1))
+    commit, file = _begun(disk, Path("/s/1"))
+    for others in ({file: Owner()}, {}):
+        commit._unsynced = others
+        commit._lost_names = {} if others else {Path("/s"): None}
+        commit.write(Owner(), file, b"0123", 1, 3)
+        flush = commit.take(2)
+        assert flush is not None and flush.only_write() is None
+        assert not flush.run()
+        commit.complete(flush)
+
+
+def test_a_disk_that_encrypts_does_it_itself(tmp_path: Path) -> None:
+    class Opaque(OsDisk):
+        def descriptor(self, handle: int) -> int | None:
+            return None
+
+    commit, file = _begun(Opaque(), tmp_path / "1")
+    commit.write(Owner(), file, b"0123", 1, 3)
+    flush = commit.take(2)
+    assert flush is not None and flush.only_write() is None
+    flush.run()
+    commit.complete(flush)
+
+
+@pytest.mark.parametrize(
+    ("errnos", "heard", "said"),
+    [
+        ((errno.ENOSPC, 0), "stalled", "the disk is full"),
+        ((errno.EIO, 0), "failed", "write failed"),
+        ((0, errno.EDQUOT), "stalled", "the disk is full"),
+        ((0, errno.EIO), "failed", "sync failed"),
+    ],
+)
+def test_a_single_write_that_failed(
+    tmp_path: Path, errnos: tuple[int, int], heard: str, said: str
+) -> None:
+    reserve, told = Asked(), list[str]()
+    commit, file = _begun(OsDisk(), tmp_path / "1", reserve=reserve)
+    owner, buffer = Patient(told), bytes(100_000)
+    commit.write(owner, file, buffer, 1, 100_000)
+    flush = commit.take(2)
+    assert flush is not None and flush.only_write() is not None
+    (failure,) = flush.wrote(*errnos)
+    assert failure[0] is owner and said in str(failure[1]) and str(file.path) in str(failure[1])
+    commit.complete(flush)
+    assert told == [heard]
+    assert commit.is_stalled == (heard == "stalled")
+    assert bool(reserve.wanted) == (heard == "stalled")
+    if heard == "stalled":
+        assert not commit.drain()
+        assert file.path.stat().st_size == 100_000
