@@ -388,9 +388,10 @@ def test_messages_for_a_client_each_take_turns_where_these_are_many(sublist):
     assert stream.messages == [count]
 
 
-def test_a_stream_takes_messages_however_many_clients_are_to_be_sent_something(sublist):
+@pytest.mark.parametrize("queue", [b"", b"_sys_"])
+def test_a_stream_takes_messages_however_many_clients_are_to_be_sent_something(sublist, queue):
     turns = Turns(sublist, DELIVERIES_OF_TURN_MAX)
-    stream = listen(sublist, b"s")
+    stream = listen(sublist, b"s", queue=queue)
     turns.clients |= set(range(CLIENTS_OF_TURN_MAX))
     turns.router.route(run_of(b"s", b"s"), Publisher(), 0, answers=turns.answers)
     assert stream.messages == [0, 1]
@@ -642,6 +643,25 @@ def test_one_member_gets_its_messages_at_once(sublist, failures):
     answers = Answers(SimpleNamespace(backlog_bytes=0), lambda: None)
     assert router.route(run_of(*[b"q"] * 20_000), None, 0, answers=answers) == 20_000
     assert member.stretches == [(0, 20_000)]
+
+
+def test_one_member_that_does_not_want_its_own_leaves_them_to_nobody(sublist, router):
+    publisher = Publisher()
+    publisher.echo = False
+    listen(sublist, b"q", queue=b"g", receiver=publisher)
+    router.route(run_of(b"q", b"q"), publisher, 0)
+    assert (publisher.messages, publisher.unheard) == ([], [0, 1])
+
+
+def test_what_one_member_of_much_weight_gets_is_taken_off(sublist, failures):
+    deliveries = Deliveries()
+    router = Router(sublist, Random(1), failures.append, deliveries=deliveries)
+    member = listen(sublist, b"q", queue=b"g")
+    sublist.match(b"q").queues[0][0].weight = 4
+    answers = Answers(SimpleNamespace(backlog_bytes=0), lambda: None)
+    before = deliveries.left
+    assert router.route(run_of(b"q"), None, 0, answers=answers) == 1
+    assert member.messages == [0] and before - deliveries.left == 4
 
 
 def test_who_publishes_to_a_group_does_not_wait_for_who_publishes_to_many(sublist, failures):
