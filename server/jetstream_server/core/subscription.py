@@ -11,7 +11,7 @@ from typing import Any, Protocol, Self, cast
 
 from jetstream_server.base.limits import SUBJECT_BYTES_OF_OP
 from jetstream_server.core.answers import Answers
-from jetstream_server.core.shared_end import SharedEnd
+from jetstream_server.core.shared_mark import SharedMark
 from jetstream_server.protocol.ops import PubRun
 
 
@@ -115,10 +115,11 @@ class Subscription:
             deliveries for it themselves.
         delivered: messages delivered so far (counts towards `max_messages`).
         max_messages: automatic UNSUB after this many deliveries; 0 is never.
-        closed: set when removed, so that holders of a stale match notice; or the end that it has in
-            common with others, which is true once it has come.
+        closed: set when removed, so that holders of a stale match notice; or the mark that it has
+            in common with others, which is true once they all are.
         weight: how many deliveries to a client take as long as one to it.
-        is_filtered: it matches what its receiver may not take: that is one that chooses.
+        is_filtered: it matches what its receiver may not take, or it is not known that it does
+            not: that is one that chooses. Also this may be a mark in common with others.
     """
 
     subject: bytes
@@ -129,9 +130,9 @@ class Subscription:
     outlet: Outlet | None = None
     delivered: int = 0
     max_messages: int = 0
-    closed: bool | SharedEnd = False
+    closed: bool | SharedMark = False
     weight: int = 1
-    is_filtered: bool = False
+    is_filtered: bool | SharedMark = False
 
     def __repr__(self) -> str:
         return f"Subscription({self.subject!r}, queue={self.queue!r}, sid={self.sid!r})"

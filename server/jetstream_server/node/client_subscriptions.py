@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 
 from jetstream_server.core.letting_go import let_go
-from jetstream_server.core.shared_end import SharedEnd
+from jetstream_server.core.shared_mark import SharedMark
 from jetstream_server.core.subject import is_valid_subject, matches
 from jetstream_server.core.subscription import Outlet, Subscription
 from jetstream_server.kernels.parts import PartedOrder
@@ -24,17 +25,20 @@ class ClientSubscriptions:
         by_sid: all of them, by the names that the client has given them.
     """
 
-    __slots__ = ("_end", "by_sid")
+    __slots__ = ("_doubt", "_end", "by_sid")
 
     def __init__(self) -> None:
         self.by_sid: PartedOrder[bytes, Subscription] = PartedOrder()
-        self._end = SharedEnd()  # of all of them, though they are known still
+        self._end = SharedMark()  # of all of them, though they are known still
+        # Of those that match only what the client may hear: set once that has to be found out anew.
+        self._doubt = SharedMark()
 
     def __len__(self) -> int:
         return len(self.by_sid)
 
-    def __iter__(self) -> Iterator[Subscription]:
-        return iter(list(self.by_sid.values()))
+    def all(self) -> list[Subscription]:
+        """Return all of them, in their order."""
+        return [*self.by_sid.values()]
 
     def objection(self, op: Sub, rights: Rights, tokens_max: int) -> Fault | None:
         """Return why there cannot be a new one, None if there can.
@@ -52,13 +56,39 @@ class ClientSubscriptions:
             return faults.too_many_tokens(op.subject)
         return None
 
-    def add(self, op: Sub, outlet: Outlet) -> Subscription:
-        """Add a subscription for an outlet, and return it; there is none yet of its name."""
+    def add(self, op: Sub, outlet: Outlet, *, is_filtered: bool = False) -> Subscription:
+        """Add a subscription for an outlet, and return it; there is none yet of its name.
+
+        Args:
+            is_filtered: it matches what the client may not hear.
+        """
         subscription = Subscription(
-            op.subject, outlet, queue=op.queue, sid=op.sid, outlet=outlet, closed=self._end
+            op.subject,
+            outlet,
+            queue=op.queue,
+            sid=op.sid,
+            outlet=outlet,
+            closed=self._end,
+            is_filtered=is_filtered or self._doubt,
         )
         self.by_sid.add(op.sid, subscription)
         return subscription
+
+    def set_filtered(self, subscription: Subscription, *, is_filtered: bool) -> None:
+        """Note whether one matches what the client may not hear, as has been found out."""
+        subscription.is_filtered = is_filtered or self._doubt
+
+    def doubt(self) -> Iterator[Subscription]:
+        """Iterate over all of them, of none of which it is known any more that the client may hear
+        all that it matches: each is filtered until `set_filtered` says otherwise.
+
+        They may be gone through later, in pieces. Those that come meanwhile are not among them, and
+        of those that are taken back some are not. Of a million, a list takes 60 ms.
+        """
+        self._doubt.set()
+        self._doubt = SharedMark()
+        *others, last = self.by_sid.parts  # what is put together later is put into new parts
+        return chain(chain.from_iterable(map(_values_of, others)), _values_of(last))
 
     def limited(self, op: Unsub) -> Subscription | None:
         """Have one end after a number of messages; return it if it ends now."""
@@ -86,11 +116,15 @@ class ClientSubscriptions:
 
     def silence(self) -> None:
         """Close all of them; they stay known, and there will be no others."""
-        self._end.come()
+        self._end.set()
 
     def close(self) -> Iterator[Subscription]:
         """Close all of them, and return them, in their order; nobody else knows them any more."""
         self.silence()
         closed = let_go(self.by_sid)
-        self.by_sid, self._end = PartedOrder(), SharedEnd()
+        self.by_sid, self._end = PartedOrder(), SharedMark()
         return closed
+
+
+def _values_of(part: dict[bytes, Subscription]) -> list[Subscription]:
+    return [*part.values()]

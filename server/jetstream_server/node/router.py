@@ -153,8 +153,8 @@ class Targets:
                 self.plain = tuple(chain.from_iterable(clients.values()))
             else:
                 self.repeats = len(outlets) < len(self.plain)
-        self.choosy_members = sum([sum(map(_IS_FILTERED, group)) for group in self.queues])
-        self.choosy = self.choosy_members + sum(map(_IS_FILTERED, self.plain))
+        self.choosy_members = sum([_filtered_count(group) for group in self.queues])
+        self.choosy = self.choosy_members + _filtered_count(self.plain)
 
     def _note_crowd(self, width: int) -> None:
         """Nothing is known of very many but how many there are."""
@@ -647,6 +647,10 @@ class Router:
         if known is targets:
             self._routes_bytes += _BYTES_OF_REACHED * match.size
         return known
+
+
+def _filtered_count(subscriptions: Sequence[Subscription]) -> int:
+    return sum(map(bool, map(_IS_FILTERED, subscriptions)))
 
 
 def _may_be_unanswered(targets: Targets) -> bool:

@@ -204,10 +204,10 @@ class Session:
         "_ops_more",
         "_pings",
         "_publishing",
+        "_reviews",
         "_rights",
         "_subscriptions",
         "_traced",
-        "_unreviewed",
         "account",
         "answers",
         "cid",
@@ -266,7 +266,7 @@ class Session:
         self._subscriptions = ClientSubscriptions()
         # How many of them may not be permitted any more: until that is known each of their messages
         # is looked at.
-        self._unreviewed = 0
+        self._reviews = 0  # that have yet to end
         self._pings = Pings(now, options.ping_interval_ns)  # when to ask whether it is there
         self._ops: list[Op] = []  # heard, and not acted on
         self.unheard_bytes = 0
@@ -505,7 +505,7 @@ class Session:
         if self.closing or subscription.closed:
             return
         permissions = self._rights.permissions
-        if permissions is not None and (self._unreviewed or subscription.is_filtered):
+        if permissions is not None and (self._reviews or subscription.is_filtered):
             self._deliver_filtered([subscription], stretch, permissions.subscribe)
             return
         run, start, stop = stretch.run, stretch.start, stretch.stop
@@ -537,7 +537,7 @@ class Session:
         for each in subscriptions:
             if each.max_messages and each.max_messages - each.delivered <= stop - start:
                 self.receive(Stretch(run, start, stop, each, stretch.sender, stretch.now))
-            elif permissions is None or not (self._unreviewed or each.is_filtered):
+            elif permissions is None or not (self._reviews or each.is_filtered):
                 whole.append(each)
             else:
                 queue = each.queue if permissions.subscribe.names_queues else b""
@@ -778,8 +778,8 @@ class Session:
         node.deadline_changed(self)
         self._adopt()
         if self._rights.permissions is not None:  # which nobody has where all may connect
-            for subscription in self._subscriptions:  # that it had before, as somebody else
-                subscription.is_filtered = not is_literal(subscription.subject)
+            for each in self._subscriptions.all():  # that it had before, as somebody else
+                self._subscriptions.set_filtered(each, is_filtered=not is_literal(each.subject))
         if not was_connected:
             node.connected(self, self.last_activity)
         self.accept()
@@ -790,11 +790,8 @@ class Session:
         self.user = user
         self._adopt()
         if self._rights.permissions is not None:
-            subscriptions = list(self._subscriptions)
-            for each in subscriptions:
-                each.is_filtered = True
-            self._unreviewed += len(subscriptions)
-            self._node.upkeep.review(self, subscriptions)
+            self._reviews += 1
+            self._node.upkeep.review(self, self._subscriptions.doubt())
         self._leave_at_limit()
 
     def _leave_at_limit(self) -> None:
@@ -807,16 +804,20 @@ class Session:
     def review(self, subscription: Subscription) -> int:
         """End a subscription that the rights of now do not cover; return for how many more than one
         it counts."""
-        self._unreviewed -= 1
         if self.closing:
             return 0
         subject, queue, rights = subscription.subject, subscription.queue, self._rights
         looked_at = rights.looked_at
         if rights.may_subscribe(subject, queue):
-            subscription.is_filtered = rights.reaches_further(subject, queue)
+            reaches_further = rights.reaches_further(subject, queue)
+            self._subscriptions.set_filtered(subscription, is_filtered=reaches_further)
         else:
             self._end_uncovered(subscription)
         return (rights.looked_at - looked_at) // _PLACES_OF_REVIEWED
+
+    def review_ended(self) -> None:
+        """All subscriptions are covered by the rights that were new, or ended."""
+        self._reviews -= 1
 
     def _end_uncovered(self, subscription: Subscription) -> None:
         subject, queue = subscription.subject, subscription.queue
@@ -865,8 +866,7 @@ class Session:
                 self.refuse(fault)
                 return
             told = self.account.sublist.told
-            subscription = self._subscriptions.add(op, self)
-            subscription.is_filtered = is_filtered
+            subscription = self._subscriptions.add(op, self, is_filtered=is_filtered)
             following = self.account.subscribe(subscription)
             self._ops_more += ops_of(op.subject, self.account.sublist.told - told)
             if following is not None:

@@ -28,6 +28,10 @@ class Reviewing(Protocol):
         """Look at one; return for how many more than one it counts."""
         ...
 
+    def review_ended(self) -> None:
+        """All of them have been looked at."""
+        ...
+
 
 class Noting(Protocol):
     """What is told of a client that is gone."""
@@ -52,7 +56,7 @@ class Upkeep:
         # Those that were taken out, and that very many imports followed.
         self._followed: deque[Following] = deque()
         self._given_up_left = GIVEN_UP_OF_TURN_MAX  # for which this turn has time
-        self._reviewed: deque[tuple[Reviewing, list[Subscription]]] = deque()
+        self._reviewed: deque[tuple[Reviewing, Iterator[Subscription]]] = deque()
         self._reviewed_left = REVIEWED_OF_TURN_MAX
 
     @property
@@ -81,13 +85,11 @@ class Upkeep:
         self._followed.append(following)
         self._take_out_some()
 
-    def review(self, client: Reviewing, subscriptions: list[Subscription]) -> None:
+    def review(self, client: Reviewing, subscriptions: Iterable[Subscription]) -> None:
         """Have a client look at these subscriptions again, as turns have time for it."""
-        if subscriptions:
-            self.is_any = True
-            subscriptions.reverse()  # they are taken from the end
-            self._reviewed.append((client, subscriptions))
-            self._review_some()
+        self.is_any = True
+        self._reviewed.append((client, iter(subscriptions)))
+        self._review_some()
 
     def go_on(self) -> None:
         """Do as much as this turn has time for still."""
@@ -106,12 +108,14 @@ class Upkeep:
     def _review_some(self) -> None:
         while self._reviewed and self._reviewed_left > 0:
             client, subscriptions = self._reviewed[0]
-            while subscriptions and self._reviewed_left > 0:
-                subscription = subscriptions.pop()
+            for subscription in subscriptions:
                 self._reviewed_left -= 1 + len(subscription.subject) // SUBJECT_BYTES_OF_OP
                 self._reviewed_left -= client.review(subscription)
-            if not subscriptions:
+                if self._reviewed_left <= 0:
+                    break
+            else:
                 self._reviewed.popleft()
+                client.review_ended()
 
     def _take_out_some(self) -> None:
         while (self._followed or self._given_up) and self._given_up_left > 0:

@@ -74,6 +74,61 @@ def test_one_ends_at_once_or_after_so_many(subscriptions: ClientSubscriptions) -
     assert subscriptions.remove(one) and not subscriptions.remove(one)
 
 
+def test_all_are_in_doubt_together_until_each_is_known_again(
+    subscriptions: ClientSubscriptions,
+) -> None:
+    wide = subscriptions.add(Sub(b">", b"", b"w"), OUTLET, is_filtered=True)
+    made = [subscriptions.add(Sub(b"a", b"", b"%d" % sid), OUTLET) for sid in range(3)]
+    assert wide.is_filtered and not any(each.is_filtered for each in made)
+    assert list(subscriptions.doubt()) == [wide, *made]
+    assert wide.is_filtered and all(each.is_filtered for each in made)
+    new = subscriptions.add(Sub(b"a", b"", b"new"), OUTLET)
+    assert not new.is_filtered, "it was looked at when it was made"
+    subscriptions.set_filtered(made[0], is_filtered=False)
+    subscriptions.set_filtered(made[1], is_filtered=True)
+    assert [bool(each.is_filtered) for each in made] == [False, True, True]
+    assert list(subscriptions.doubt()) == [wide, *made, new]
+    assert all(each.is_filtered for each in (wide, *made, new)), "also what was known again"
+
+
+def test_to_doubt_many_takes_as_long_as_to_doubt_one() -> None:
+    lines = []
+    for count in (1, 1000):
+        subscriptions = ClientSubscriptions()
+        for sid in range(count):
+            subscriptions.add(Sub(b"a", b"", b"%d" % sid), OUTLET)
+        lines.append(lines_of(subscriptions.doubt))
+    assert lines[1] <= lines[0] + 2
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_whoever_goes_through_those_in_doubt_meets_each_that_stays_once(
+    subscriptions: ClientSubscriptions, twins: Any, seed: int
+) -> None:
+    random, made = Random(seed), 0
+    order = twins.load("jetstream_server.kernels.parts").PartedOrder
+    subscriptions.by_sid = order(part_max=6)
+
+    def add() -> None:
+        nonlocal made
+        made += 1
+        subscriptions.add(Sub(b"a", b"", b"%d" % made), OUTLET)
+
+    for _ in range(random.randrange(60)):
+        add()
+    before, met = subscriptions.all(), []
+    for each in subscriptions.doubt():
+        met.append(each)
+        for _ in range(random.choice([0, 0, 1, 5])):
+            if random.random() < 0.4:
+                add()
+            elif there := subscriptions.all():
+                subscriptions.remove(random.choice(there))
+    assert [each for each in before if each in met] == met, "in order, and nobody twice"
+    after = subscriptions.all()
+    assert {each for each in before if each in after} <= set(met)
+
+
 def test_all_are_closed_together(subscriptions: ClientSubscriptions) -> None:
     made = [subscriptions.add(Sub(b"a", b"", b"%d" % sid), OUTLET) for sid in range(3)]
     assert list(subscriptions.close()) == made and all(each.closed for each in made)
@@ -126,7 +181,7 @@ def test_very_many_are_as_few_are(monkeypatch: pytest.MonkeyPatch, seed: int) ->
                 assert subscriptions.remove(model.pop(sid)) and not subscriptions.remove(one)
         assert len(subscriptions) == len(model)
         if random.random() < 0.01:
-            assert list(subscriptions) == list(model.values())
+            assert subscriptions.all() == list(model.values())
             assert not any(each.closed for each in model.values())
             closed = subscriptions.close()
             assert all(each.closed for each in model.values()) and not len(subscriptions)

@@ -400,7 +400,9 @@ def test_what_is_filtered_follows_new_rights(make_node, make_client, first, then
             ann.session.adopt(User(name="ann", password="pw", permissions=rules))
         root.say(b"PUB in.secret 0\r\n\r\n")
         assert sids(ann.read()) == ([b"1"] if is_heard else [])
-        assert [each.is_filtered for each in ann.session._subscriptions] == [not is_heard]
+        assert [bool(each.is_filtered) for each in ann.session._subscriptions.all()] == [
+            not is_heard
+        ]
 
 
 def test_what_many_subscriptions_of_a_client_may_be_sent_is_decided_once(
@@ -657,8 +659,28 @@ def test_of_many_subscriptions_none_is_sent_what_new_rights_deny(
     permissions = PermissionRules(SubjectRules(), SubjectRules(deny=["in.open"]))
     ann.session.adopt(User(name="ann", password="pw", permissions=permissions))
     root.say(b"PUB in.open 0\r\n\r\n")
-    assert len(list(ann.session._subscriptions)) > 70, "most are yet to be looked at again"
+    assert len(ann.session._subscriptions) > 70, "most are yet to be looked at again"
     assert sids(ann.read()) == []
+
+
+def test_after_two_reviews_at_a_time_nothing_is_filtered_that_need_not_be(
+    make_node, make_client, monkeypatch
+):
+    monkeypatch.setattr("jetstream_server.node.upkeep.REVIEWED_OF_TURN_MAX", 10)
+    node = make_node([User(name="ann", password="pw")])
+    ann = make_client(node)
+    ann.connect(b'{"user":"ann","pass":"pw","verbose":false,"pedantic":false}')
+    ann.say(b"".join(b"SUB in.open %d\r\n" % sid for sid in range(100)))
+    for denied in ("in.open", "in.other"):
+        permissions = PermissionRules(SubjectRules(), SubjectRules(deny=[denied]))
+        ann.session.adopt(User(name="ann", password="pw", permissions=permissions))
+        ann.say(b"UNSUB 99\r\n")
+    while node.upkeep.is_waiting:
+        assert ann.session._reviews > 0
+        ann.say(b"")
+    assert ann.session._reviews == 0
+    left = ann.session._subscriptions.all()
+    assert 70 < len(left) < 100 and not any(each.is_filtered for each in left)
 
 
 def test_a_question_to_many_subscriptions_of_a_client_may_be_answered(make_node, make_client):

@@ -13,6 +13,9 @@ class Client:
         self.reviewed.append(subscription.sid)
         return 0
 
+    def review_ended(self):
+        self.reviewed.append("ended")
+
 
 @pytest.fixture
 def account(node):
@@ -89,13 +92,25 @@ def test_subscriptions_are_looked_at_again_in_their_order(account, subscribed, s
     assert bob.reviewed == []
     upkeep.turned()
     upkeep.go_on()
-    assert ann.reviewed == [each.sid for each in of_ann]
-    assert bob.reviewed == [b"a.0"]
+    assert ann.reviewed == [*(each.sid for each in of_ann), "ended"]
+    assert bob.reviewed == [b"a.0", "ended"]
     upkeep.turned()
     assert not upkeep.is_any
 
 
+def test_a_review_ends_once_when_the_turn_ends_with_its_last_one(account, subscribed, some):
+    upkeep, ann = Upkeep(), Client()
+    upkeep.review(ann, subscriptions(account, subscribed, some))
+    assert len(ann.reviewed) == some and upkeep.is_waiting
+    upkeep.turned()
+    upkeep.go_on()
+    upkeep.turned()
+    assert ann.reviewed[some:] == ["ended"] and not upkeep.is_any
+
+
 def test_who_has_nothing_to_be_looked_at_leaves_nothing_to_do():
-    upkeep = Upkeep()
-    upkeep.review(Client(), [])
+    upkeep, ann = Upkeep(), Client()
+    upkeep.review(ann, [])
+    assert ann.reviewed == ["ended"] and not upkeep.is_waiting
+    upkeep.turned()
     assert not upkeep.is_any

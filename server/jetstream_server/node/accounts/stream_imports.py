@@ -19,7 +19,7 @@ from jetstream_server.base.errors import StoreError
 from jetstream_server.core.containment import Incident
 from jetstream_server.core.letting_go import let_go
 from jetstream_server.core.relay import REPLY_PREFIX
-from jetstream_server.core.shared_end import SharedEnd
+from jetstream_server.core.shared_mark import SharedMark
 from jetstream_server.core.subscription import Outlet, Sender, Stretch, Subscription
 from jetstream_server.core.tree_walk import Piece
 from jetstream_server.core.wildcard_mapping import WildcardMapping, intersection
@@ -59,7 +59,7 @@ class StreamImport:
         self._renaming = ImportRenaming(mapping)
         self._allows_trace = allows_trace
         self._shadows: PartedOrder[Subscription, Subscription] = PartedOrder()
-        self._shadows_end = SharedEnd()
+        self._shadows_end = SharedMark()
         self._is_open = False
         self.outage = ""
 
@@ -106,9 +106,9 @@ class StreamImport:
         """End; the shadows hear nothing any more, and are returned, to be taken out of the
         exporter's list."""
         self._end()
-        self._shadows_end.come()
+        self._shadows_end.set()
         shadows = let_go(self._shadows)
-        self._shadows, self._shadows_end = PartedOrder(), SharedEnd()
+        self._shadows, self._shadows_end = PartedOrder(), SharedMark()
         return self._exporter, shadows
 
     def _end(self) -> None:
