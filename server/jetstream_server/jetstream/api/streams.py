@@ -172,6 +172,8 @@ def _update(catalog: Catalog, request: Request) -> Iterator[dict[str, Any] | Non
     )
     yield None
     yield from listening(catalog, stream)
+    # Others are told once it listens to its subjects of now: it may be among them.
+    publish_stream_action(catalog.context, stream.name, "modify", request.now)
     yield updated_info(stream, request.now)
 
 

@@ -302,7 +302,8 @@ class Catalog:
         self._changed.add(name)
         stream.reconfigure(config, now, at_once=at_once, foreseen=foreseen)
         save_config(stream.folder, config, stream.created)
-        publish_stream_action(self.context, config.name, "modify", now)
+        if at_once:
+            publish_stream_action(self.context, config.name, "modify", now)
         return stream
 
     def delete(self, name: str, now: int) -> None:
