@@ -115,7 +115,7 @@ class Targets:
         self.is_within = False
         self.singly = 0
         alone = [group[0] for group in groups if len(group) == 1]
-        if self.width == 1 and alone and alone[0].weight == 1:
+        if self.width == 1 and alone:
             self.only = alone[0]
         shared = tuple([group for group in groups if len(group) > 1])
         # Looked at one by one, a hundred thousand subscriptions take 20 ms.

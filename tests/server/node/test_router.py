@@ -18,6 +18,7 @@ from jetstream_server.core.deliveries import (
     Deliveries,
 )
 from jetstream_server.core.match import Match
+from jetstream_server.core.shared_mark import SharedMark
 from jetstream_server.core.subject import matches
 from jetstream_server.core.sublist import Sublist
 from jetstream_server.core.subscription import Stretch, Subscription
@@ -653,15 +654,25 @@ def test_one_member_that_does_not_want_its_own_leaves_them_to_nobody(sublist, ro
     assert (publisher.messages, publisher.unheard) == ([], [0, 1])
 
 
-def test_what_one_member_of_much_weight_gets_is_taken_off(sublist, failures):
+@pytest.mark.parametrize("weight", [4, 1000])
+def test_what_one_member_of_much_weight_gets_is_taken_off(sublist, failures, weight):
     deliveries = Deliveries()
     router = Router(sublist, Random(1), failures.append, deliveries=deliveries)
     member = listen(sublist, b"q", queue=b"g")
-    sublist.match(b"q").queues[0][0].weight = 4
+    sublist.match(b"q").queues[0][0].weight = weight
     answers = Answers(SimpleNamespace(backlog_bytes=0), lambda: None)
     before = deliveries.left
     assert router.route(run_of(b"q"), None, 0, answers=answers) == 1
-    assert member.messages == [0] and before - deliveries.left == 4
+    assert member.messages == [0] and before - deliveries.left >= weight
+
+
+def test_those_that_may_not_take_all_are_counted(sublist):
+    marks = SharedMark(), SharedMark()
+    marks[1].set()
+    plain = [Subscription(b"a", Recorder(), is_filtered=each) for each in (False, True, *marks)]
+    group = tuple(Subscription(b"a", Recorder(), queue=b"q", is_filtered=x) for x in (True, False))
+    targets = router_module.Targets(Match(plain, [group]))
+    assert (targets.choosy_members, targets.choosy) == (1, 3)
 
 
 def test_who_publishes_to_a_group_does_not_wait_for_who_publishes_to_many(sublist, failures):

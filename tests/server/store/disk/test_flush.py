@@ -36,7 +36,8 @@ class Patient:
     def __init__(self, heard: list[str]) -> None:
         self._heard = heard
 
-    def flushed(self) -> None: ...
+    def flushed(self) -> None:
+        self._heard.append("flushed")
 
     def stalled(self, error: StoreError) -> None:
         self._heard.append("stalled")
@@ -370,28 +371,39 @@ def test_a_single_write_to_an_open_file_is_all_there_is_to_do(tmp_path: Path) ->
     commit.drain()
 
 
-def test_a_write_that_is_not_synced_now_is_for_a_flush(tmp_path: Path) -> None:
-    commit, file = _begun(OsDisk(), tmp_path / "1", lazily_ns=10**12)
-    commit.write(Owner(), file, bytes(100_000), 1, 100_000)
+MORE_TO_DO: dict[str, dict[str, Any]] = {
+    "nothing is synced now": {"syncs": False},
+    "the reserve is filled up": {"fills": True},
+    "what is noted is put in place": {"places_max": 1},
+    "a name of before is not durable": {"names": {Path("/s"): None}},
+    "something of before is not synced": {"unsynced": {BlockFile(Path("/s/2")): Owner()}},
+}
+
+
+@pytest.mark.parametrize("more", MORE_TO_DO)
+def test_a_write_is_not_all_when_there_is_more_to_do(tmp_path: Path, more: str) -> None:
+    commit, file = _begun(OsDisk(), tmp_path / "1")
+    commit.write(Owner(), file, b"0123", 1, 3)
     flush = commit.take(2)
-    assert flush is not None and flush.only_write() is None
-    flush.run()
-    commit.complete(flush)
-    commit.drain()
+    assert flush is not None and flush.only_write() is not None
+    for name, value in MORE_TO_DO[more].items():
+        setattr(flush, name, value)
+    assert flush.only_write() is None
+    commit.close(file)
 
 
-def test_what_an_earlier_flush_could_not_sync_is_for_a_flush(sim_disk_module: Any) -> None:
-    """The file may hold more than this write, and its name may not be durable."""
-    disk = sim_disk_module.SimDisk(Random(1))
-    commit, file = _begun(disk, Path("/s/1"))
-    for others in ({file: Owner()}, {}):
-        commit._unsynced = others
-        commit._lost_names = {} if others else {Path("/s"): None}
-        commit.write(Owner(), file, b"0123", 1, 3)
-        flush = commit.take(2)
-        assert flush is not None and flush.only_write() is None
-        assert not flush.run()
-        commit.complete(flush)
+@pytest.mark.parametrize("is_open", [False, True])
+def test_a_file_without_a_name_or_not_open_is_for_a_flush(tmp_path: Path, is_open: bool) -> None:
+    commit, file = _begun(OsDisk(), tmp_path / "1")
+    commit.write(Owner(), file, b"0123", 1, 3)
+    flush = commit.take(2)
+    assert flush is not None and flush.only_write() is not None
+    if is_open:
+        file.is_nameless = True
+    else:
+        commit.close(file)
+    assert flush.only_write() is None
+    commit.close(file)
 
 
 def test_a_disk_that_encrypts_does_it_itself(tmp_path: Path) -> None:
@@ -405,6 +417,17 @@ def test_a_disk_that_encrypts_does_it_itself(tmp_path: Path) -> None:
     assert flush is not None and flush.only_write() is None
     flush.run()
     commit.complete(flush)
+
+
+def test_whoever_wrote_is_told_when_that_is_durable(tmp_path: Path) -> None:
+    commit, file = _begun(OsDisk(), tmp_path / "1")
+    told = list[str]()
+    commit.write(Patient(told), file, b"0123", 1, 3)
+    flush = commit.take(2)
+    assert flush is not None and not flush.wrote(0, 0) and not told
+    commit.complete(flush)
+    assert told == ["flushed"]
+    commit.close(file)
 
 
 @pytest.mark.parametrize(
