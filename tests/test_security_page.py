@@ -32,6 +32,7 @@ from jetstream_server.net import (
     password_threads,
     pump,
     read_buffer,
+    readiness,
     unwrapping,
     websocket_upgrade,
 )
@@ -76,6 +77,8 @@ def test_there_are_rows():
         ("in a turn", session_queue.OPS_OF_SESSION_MAX),
         ("Steps of TLS handshakes", handshakes.STEPS_OF_TURN),
         ("who have not signed in", node.OPS_OF_STRANGERS_MAX),
+        ("Sockets that are read from", readiness.SOCKETS_OF_LOOK_MAX),
+        ("Sockets that are read from", readiness.READ_BY_LOOP_MAX),
         ("from all sockets together", read_buffer.ROUND_BYTES),
         ("from all sockets together", read_buffer.READ_BYTES_MIN),
         ("in a turn", session_queue.LITTLE_BYTES),

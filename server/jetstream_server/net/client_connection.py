@@ -273,9 +273,17 @@ class ClientConnection(asyncio.BufferedProtocol):
     def eof_received(self) -> bool:
         """Have a client leave that has ended its side; return whether the socket stays open until
         there is time for that."""
+        return self._leave_later(None)
+
+    def reset_received(self, error: OSError) -> bool:
+        """Have a client leave whose connection is broken; return whether the socket stays open
+        until there is time for that."""
+        return self._leave_later(error)
+
+    def _leave_later(self, error: OSError | None) -> bool:
         keeps_socket = self._pump.departures.keep_sockets and not self._has_ended
         if keeps_socket:
-            self._leave(None)
+            self._leave(error)
         return keeps_socket
 
     def connection_lost(self, exc: Exception | None) -> None:

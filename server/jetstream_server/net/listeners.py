@@ -18,6 +18,7 @@ from jetstream_server.net.client_connection import ClientConnection
 from jetstream_server.net.departures import Departures
 from jetstream_server.net.descriptors import Descriptors
 from jetstream_server.net.pump import Pump
+from jetstream_server.net.watched_socket import WatchedConnection, WatchedSocket
 from jetstream_server.node.listener import Listener
 from jetstream_server.node.node import Node
 
@@ -153,19 +154,24 @@ class Listeners:
         self._sockets.close()
 
     async def _serve(self, pump: Pump, bound: socket.socket, kind: str) -> list[asyncio.Server]:
-        def connection() -> asyncio.BaseProtocol:
+        def accept() -> asyncio.BaseProtocol:
             if not self._look_for_room(bound, pump.departures):
                 return TurnedAway()
-            # Looked up for everybody who comes: a reload may bring TLS, or take it away.
-            terms = self._terms.get(kind)
-            if terms is None:
-                return ClientConnection(pump)
-            # Imported here: most servers are without TLS and WebSocket, and start sooner.
-            from jetstream_server.net.upgrading_connection import protocol_for
+            # Who has yet to be let in by WebSocket does not count as a client.
+            connection = self._connection(pump, kind)
+            return WatchedSocket(pump.readiness, connection, may_step_aside=kind == _TCP)
 
-            return protocol_for(pump, terms)
+        return await listening.serve(bound, accept)
 
-        return await listening.serve(bound, connection)
+    def _connection(self, pump: Pump, kind: str) -> WatchedConnection:
+        # Looked up for everybody who comes: a reload may bring TLS, or take it away.
+        terms = self._terms.get(kind)
+        if terms is None:
+            return ClientConnection(pump)
+        # Imported here: most servers are without TLS and WebSocket, and start sooner.
+        from jetstream_server.net.upgrading_connection import protocol_for
+
+        return protocol_for(pump, terms)
 
     def _look_for_room(self, bound: socket.socket, departures: Departures) -> bool:
         """Tell whether one more may come in; log it when that changes. Where few more may, sockets

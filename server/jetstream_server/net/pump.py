@@ -34,6 +34,7 @@ from jetstream_server.net.flush_worker import Failures, FlushWork, FlushWorker, 
 from jetstream_server.net.handshakes import Handshakes
 from jetstream_server.net.intake import Intake
 from jetstream_server.net.read_buffer import ReadBuffer
+from jetstream_server.net.readiness import Readiness
 from jetstream_server.net.unwrapping import STEPS_OF_TURN, Unwrapping
 from jetstream_server.net.write_order import share_out
 from jetstream_server.node.node import Held, Node
@@ -104,6 +105,7 @@ class Pump:
         self._commit = commit
         self._failed = failed
         self._loop = asyncio.get_running_loop()
+        self.readiness = Readiness(self._loop, self.connections)  # whom it is for to be read from
         self._worker = worker or FlushWorker(self._loop)
         self._busy_poll = (
             BusyPoll(self._loop, clock, self.intake, busy_poll_ns) if busy_poll_ns > 0 else None
@@ -365,6 +367,7 @@ class Pump:
         if self._timer is not None:
             self._timer.cancel()
         self._worker.stop()
+        self.readiness.close()
 
     async def _drain(self, commit: GroupCommit) -> Failures:
         """Carry everything to the disk, through the worker as well: the loop goes on until the

@@ -144,6 +144,14 @@ class UpgradingConnection(asyncio.BufferedProtocol):
     def eof_received(self) -> bool:
         """Close the socket of somebody who has ended it, now or when there is time for that; return
         whether it stays open until then."""
+        return self._leave_later()
+
+    def reset_received(self, error: OSError) -> bool:
+        """Close a socket that is broken, now or when there is time for that; return whether it
+        stays open until then."""
+        return self._leave_later()
+
+    def _leave_later(self) -> bool:
         keeps_socket = self._pump.departures.keep_sockets
         if keeps_socket:
             self._pump.departures.add(self, "Client Closed")
@@ -164,7 +172,7 @@ class UpgradingConnection(asyncio.BufferedProtocol):
         self._pump.handshakes.forget(self)
 
 
-def protocol_for(pump: Pump, terms: ListenerTerms) -> asyncio.BaseProtocol:
+def protocol_for(pump: Pump, terms: ListenerTerms) -> UpgradingConnection | LayeredConnection:
     """Return what takes one connection on these terms."""
     if terms.websocket is not None:
         return UpgradingConnection(pump, terms, terms.websocket)

@@ -10,10 +10,11 @@ from random import Random
 import pytest
 from jetstream_server.base.clock import MINUTE, SECOND, SystemClock
 from jetstream_server.config.options import ServerOptions
-from jetstream_server.net import listening
+from jetstream_server.net import listening, readiness
 from jetstream_server.net.client_connection import ClientConnection
 from jetstream_server.net.pump import Pump
 from jetstream_server.net.upgrading_connection import protocol_for
+from jetstream_server.net.watched_socket import WatchedSocket
 from jetstream_server.node import pings
 from jetstream_server.node.auth.auth import Authenticator
 from jetstream_server.node.node import Node
@@ -51,10 +52,12 @@ class Running:
         self.servers = await listening.serve(self.socket, self._connection)
         return self
 
-    def _connection(self) -> asyncio.Protocol:
+    def _connection(self) -> asyncio.BaseProtocol:
         if self.terms is None:
-            return ClientConnection(self.pump)
-        return protocol_for(self.pump, self.terms)
+            reader = ClientConnection(self.pump)
+        else:
+            reader = protocol_for(self.pump, self.terms)
+        return WatchedSocket(self.pump.readiness, reader, may_step_aside=True)
 
     async def __aexit__(self, *unused) -> None:
         self.close()
@@ -76,6 +79,12 @@ class Running:
         writer.write(b'CONNECT {"verbose":false,"pedantic":false}\r\nPING\r\n')
         assert await reader.readline() == b"PONG\r\n"
         return reader, writer
+
+
+@pytest.fixture(autouse=True)
+def no_client_is_read_from_by_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have sockets watched as they are where clients are many; elsewhere they are few."""
+    monkeypatch.setattr(readiness, "READ_BY_LOOP_MAX", 0)
 
 
 @pytest.fixture(autouse=True)

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+from jetstream_server.net.client_connection import ClientConnection
 from jetstream_server.net.departures import PARTS_OF_TURN, SUBSCRIPTIONS_OF_PART, Departures
 
 from tests.server.net.plug import Plug
@@ -174,7 +175,7 @@ def test_whoever_comes_takes_the_place_of_somebody_who_waits_to_leave(
             for connection in list(served.pump.connections.values())[:2]:
                 connection.connection_lost(None)
             assert len(served.node.sessions) == 3
-            connection = served._connection()
+            connection = ClientConnection(served.pump)
             connection.connection_made(Plug())
             assert not connection._session.closing
             assert len(served.node.sessions) == 3, "the other one waits for its turn"

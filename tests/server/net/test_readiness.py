@@ -1,0 +1,161 @@
+"""Sockets in a set of their own: how many are read from in a look, and in what order."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import socket
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+import pytest
+from jetstream_server.net import readiness
+from jetstream_server.net.readiness import Readiness
+
+Ends = tuple[socket.socket, socket.socket]
+OnLoop = Callable[..., None]
+
+
+class CountedSocket:
+    """A socket of which only how often it was read from is of interest."""
+
+    def __init__(self, own: socket.socket, heard: list[CountedSocket], *, takes: bool) -> None:
+        self.own = own
+        self._heard = heard
+        self._takes = takes
+
+    def read(self) -> None:
+        self._heard.append(self)
+        if self._takes:
+            self.own.recv(100)
+
+
+@pytest.fixture
+def ends() -> Iterator[Callable[[], Ends]]:
+    """Return what makes two ends of a connection."""
+    made: list[socket.socket] = []
+
+    def connected() -> Ends:
+        pair = socket.socketpair()
+        made.extend(pair)
+        for each in pair:
+            each.setblocking(False)
+        return pair
+
+    yield connected
+    for each in made:
+        each.close()
+
+
+async def looks(count: int = 1) -> None:
+    """Let the loop look at its sockets so often."""
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+def test_no_more_than_so_many_are_read_from_before_others_have_a_turn(
+    ends: Callable[[], Ends], on_loop: OnLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(readiness, "SOCKETS_OF_LOOK_MAX", 3)
+
+    async def main() -> None:
+        looking, heard = Readiness(asyncio.get_running_loop(), ()), list[CountedSocket]()
+        for _ in range(10):
+            own, other = ends()
+            looking.watch(own.fileno(), CountedSocket(own, heard, takes=False))
+            other.send(b"x")
+        found: list[int] = []
+        while len(heard) < 40:
+            await looks()
+            found.append(len(heard))
+        steps = {after - before for before, after in itertools.pairwise(found)}
+        assert steps <= {0, 3}, "the loop went on between any two looks"
+        # Nobody took what was there, and still everybody was told of as often as the others.
+        often = Counter(heard)
+        assert len(often) == 10 and max(often.values()) - min(often.values()) <= 1
+        looking.close()
+
+    on_loop(main())
+
+
+def test_who_is_forgotten_by_another_ones_read_is_not_read_from(
+    ends: Callable[[], Ends], on_loop: OnLoop
+) -> None:
+    async def main() -> None:
+        looking, heard = Readiness(asyncio.get_running_loop(), ()), list[str]()
+        sockets = {name: ends() for name in ("first", "second")}
+
+        class Jealous:
+            def __init__(self, name: str, other: str) -> None:
+                self.name, self.other = name, other
+
+            def read(self) -> None:
+                heard.append(self.name)
+                looking.forget(sockets[self.other][0].fileno())
+                sockets[self.name][0].recv(100)
+
+        for name, other in (("first", "second"), ("second", "first")):
+            looking.watch(sockets[name][0].fileno(), Jealous(name, other))
+        for _, far in sockets.values():
+            far.send(b"x")
+        await looks(10)
+        assert len(heard) == 1
+        looking.close()
+
+    on_loop(main())
+
+
+def test_a_number_that_is_given_out_anew_is_another_socket(
+    ends: Callable[[], Ends], on_loop: OnLoop
+) -> None:
+    async def main() -> None:
+        looking, heard = Readiness(asyncio.get_running_loop(), ()), list[CountedSocket]()
+        own, _ = ends()
+        number = own.fileno()
+        before = CountedSocket(own, heard, takes=True)
+        looking.watch(number, before)
+        looking.forget(number)
+        own.close()
+        again, other = ends()
+        assert number in (again.fileno(), other.fileno())
+        if number == other.fileno():
+            again, other = other, again
+        after = CountedSocket(again, heard, takes=True)
+        looking.watch(number, after)
+        other.send(b"x")
+        await looks(5)
+        assert heard == [after]
+        looking.close()
+
+    on_loop(main())
+
+
+def test_after_the_end_nobody_is_watched(ends: Callable[[], Ends], on_loop: OnLoop) -> None:
+    async def main() -> None:
+        looking, heard = Readiness(asyncio.get_running_loop(), ()), list[CountedSocket]()
+        for _ in range(2):
+            own, other = ends()
+            looking.watch(own.fileno(), CountedSocket(own, heard, takes=True))
+            other.send(b"x")
+            looking.close()
+        looking.forget(own.fileno())
+        await looks(5)
+        assert not heard
+
+    on_loop(main())
+
+
+def test_who_comes_while_clients_are_few_is_read_from_by_the_loop(
+    on_loop: OnLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(readiness, "READ_BY_LOOP_MAX", 2)
+    clients: list[int] = []
+
+    async def main() -> None:
+        looking, found = Readiness(asyncio.get_running_loop(), clients), list[bool]()
+        for number in range(3):
+            found.append(looking.are_few)
+            clients.append(number)
+        assert found == [True, True, False]
+
+    on_loop(main())
