@@ -12,7 +12,7 @@ from collections.abc import Callable
 from threading import Event, Thread
 
 from benchmarks.stall.crowds import say
-from benchmarks.stall.inputs import TIMEOUT_S, Input, ask
+from benchmarks.stall.inputs import HTTP_PORT, TIMEOUT_S, Input, ask
 from benchmarks.wire import LoadError, Wire
 
 _OVER_S = 30.0
@@ -56,6 +56,14 @@ class _Crowd:
             wire.sock.sendall(self._says(number))
             wire.ping()
             _LEFT.append(wire.sock)
+
+    def connect(self, port: int) -> None:
+        """Have all of them connect to what is served beside clients, and say nothing."""
+        _close_all()
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+        for _ in range(self._count):
+            _LEFT.append(socket.create_connection(("127.0.0.1", HTTP_PORT), TIMEOUT_S))
 
     def leave(self, port: int) -> None:
         """Have all of them end their side, as fast as that goes."""
@@ -124,4 +132,16 @@ MANY_CLIENTS = [
     ),
     Input("10,000 clients leave at the same time", _THOUSANDS.leave, _THOUSANDS.come),
     Input("the connections of 10,000 clients reset", _THOUSANDS.reset, _THOUSANDS.come),
+    Input(
+        "10,000 connections reset that have not asked for WebSocket yet",
+        _THOUSANDS.reset,
+        _THOUSANDS.connect,
+        config=f"websocket {{ port: {HTTP_PORT}, no_tls: true }}\n",
+    ),
+    Input(
+        "10,000 connections reset that have asked monitoring nothing",
+        _THOUSANDS.reset,
+        _THOUSANDS.connect,
+        config=f"http: 127.0.0.1:{HTTP_PORT}\n",
+    ),
 ]

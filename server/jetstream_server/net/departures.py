@@ -33,6 +33,27 @@ class DepartingConnection(Protocol):
         ...
 
 
+class Socket(Protocol):
+    """The socket of somebody who is no client."""
+
+    def close(self) -> None:
+        """Close it."""
+        ...
+
+
+class _Leftover:
+    """A connection of nobody: there is only its socket to be closed."""
+
+    subscription_count = 0
+
+    def __init__(self, socket: Socket) -> None:
+        self._socket = socket
+
+    def depart(self, reason: str) -> None:
+        """Close it."""
+        self._socket.close()
+
+
 class Departures:
     """Decides whose client leaves in this turn.
 
@@ -61,6 +82,13 @@ class Departures:
         self._go_on()
         if self._waiting:
             self._wake()
+
+    def close_later(self, socket: Socket) -> bool:
+        """Close the socket of somebody who is no client, and has ended it, when there is time for
+        that; return whether it may stay open until then. If not, whoever asks closes it."""
+        if self.keep_sockets:
+            self.add(_Leftover(socket), "Client Closed")
+        return self.keep_sockets
 
     def turned(self) -> None:
         """A turn is over: those that wait leave in their order, as far as there is time."""

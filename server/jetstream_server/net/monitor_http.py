@@ -8,8 +8,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections.abc import AsyncIterator, Iterator
-from typing import Any, TypeVar
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any, TypeVar, cast
 
 import uvicorn
 from starlette.applications import Starlette
@@ -29,6 +29,7 @@ from jetstream_server.net import listening
 from jetstream_server.net.descriptors import Descriptors
 from jetstream_server.net.pump import Pump
 from jetstream_server.net.stacks import stacks
+from jetstream_server.net.watched_socket import WatchedSocket
 
 Result = TypeVar("Result")
 
@@ -41,7 +42,7 @@ class _Uvicorn(uvicorn.Server):
         yield
 
 
-def _protocol_on(pump: Pump) -> type[H11Protocol]:
+def _protocol_on(pump: Pump) -> Callable[..., WatchedSocket]:
     """Return what takes one connection beside the clients of a pump."""
 
     class Http(H11Protocol):
@@ -55,6 +56,14 @@ def _protocol_on(pump: Pump) -> type[H11Protocol]:
             super().connection_made(transport)
             if not Descriptors().are_for_clients(transport.get_extra_info("socket").fileno()):
                 transport.close()
+
+        def get_buffer(self, sizehint: int) -> memoryview:
+            """Return where the socket is to be read into."""
+            return pump.read_buffer.place
+
+        def buffer_updated(self, nbytes: int) -> None:
+            """Take so many bytes that were read."""
+            self.data_received(pump.read_buffer.take(nbytes))
 
         def data_received(self, data: bytes) -> None:
             """Take a part of a request if there is time."""
@@ -80,12 +89,19 @@ def _protocol_on(pump: Pump) -> type[H11Protocol]:
             if not self.transport.is_closing():
                 self.transport.resume_reading()
 
+        def reset_received(self, error: OSError) -> bool:
+            """Have a broken connection end when there is time for that."""
+            return pump.departures.close_later(self.transport)
+
         def connection_lost(self, exc: Exception | None) -> None:
             """Forget what had to wait."""
             pump.handshakes.forget(self)
             super().connection_lost(exc)
 
-    return Http
+    def accept(**terms: Any) -> WatchedSocket:
+        return WatchedSocket(pump.readiness, Http(**terms), may_step_aside=False)
+
+    return accept
 
 
 def _not_found(request: Request, error: Exception) -> Response:
@@ -149,7 +165,7 @@ class MonitorHttp:
         pages.router.redirect_slashes = False  # /varz/ is not /varz
         config = uvicorn.Config(
             pages,
-            http=_protocol_on(pump),
+            http=cast(Any, _protocol_on(pump)),
             log_config=None,
             access_log=False,
             lifespan="off",

@@ -144,27 +144,12 @@ class UpgradingConnection(asyncio.BufferedProtocol):
     def eof_received(self) -> bool:
         """Close the socket of somebody who has ended it, now or when there is time for that; return
         whether it stays open until then."""
-        return self._leave_later()
+        return self._pump.departures.close_later(self._transport)
 
     def reset_received(self, error: OSError) -> bool:
         """Close a socket that is broken, now or when there is time for that; return whether it
         stays open until then."""
-        return self._leave_later()
-
-    def _leave_later(self) -> bool:
-        keeps_socket = self._pump.departures.keep_sockets
-        if keeps_socket:
-            self._pump.departures.add(self, "Client Closed")
-        return keeps_socket
-
-    @property
-    def subscription_count(self) -> int:
-        """Return 0: it is not a client."""
-        return 0
-
-    def depart(self, reason: str) -> None:
-        """Close the socket."""
-        self._transport.close()
+        return self._pump.departures.close_later(self._transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the timer, and what it waited for."""
