@@ -89,6 +89,10 @@ def _protocol_on(pump: Pump) -> Callable[..., WatchedSocket]:
             if not self.transport.is_closing():
                 self.transport.resume_reading()
 
+        def eof_received(self) -> bool:  # type: ignore[override]
+            """Have the connection of somebody who has ended it end when there is time for that."""
+            return pump.departures.close_later(self.transport)
+
         def reset_received(self, error: OSError) -> bool:
             """Have a broken connection end when there is time for that."""
             return pump.departures.close_later(self.transport)

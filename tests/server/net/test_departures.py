@@ -70,6 +70,36 @@ def test_all_leave_before_the_end() -> None:
     assert len(left) == 5 * PARTS_OF_TURN
 
 
+class Closable:
+    def __init__(self, closed: list[Closable]) -> None:
+        self._closed = closed
+
+    def close(self) -> None:
+        self._closed.append(self)
+
+
+def test_sockets_of_those_who_are_no_clients_are_closed_in_turns() -> None:
+    closed, woken = list[Closable](), list[int]()
+    departures = Departures(lambda: woken.append(1))
+    crowd = [Closable(closed) for _ in range(2 * PARTS_OF_TURN + 1)]
+    assert all(departures.close_later(each) for each in crowd)
+    # Those that were in time have waited for nobody: the rest comes in the turns asked for.
+    for turn in (1, 2, 3):
+        assert closed == crowd[: turn * PARTS_OF_TURN]
+        assert woken
+        departures.turned()
+    assert closed == crowd
+
+
+def test_where_descriptors_are_few_whoever_asks_closes_the_socket() -> None:
+    closed = list[Closable]()
+    departures = Departures(lambda: None)
+    departures.keep_sockets = False
+    assert not departures.close_later(Closable(closed))
+    departures.finish()
+    assert not closed, "it is to be closed at once"
+
+
 def test_a_crowd_that_goes_at_once_leaves_in_turns(
     running: Any,
     on_loop: Callable[[Awaitable[None]], None],
