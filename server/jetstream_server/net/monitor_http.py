@@ -8,7 +8,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
+from functools import partial
 from typing import Any, TypeVar, cast
 
 import uvicorn
@@ -42,70 +43,74 @@ class _Uvicorn(uvicorn.Server):
         yield
 
 
-def _protocol_on(pump: Pump) -> Callable[..., WatchedSocket]:
-    """Return what takes one connection beside the clients of a pump."""
+class _Http(H11Protocol):
+    """One connection, closed at once if it would take a descriptor that the disk may need.
 
-    class Http(H11Protocol):
-        """One connection, closed at once if it would take a descriptor that the disk may need.
+    A request takes a tenth of a millisecond before it is looked at, so they take turns.
 
-        A request takes a tenth of a millisecond before it is looked at, so they take turns.
-        """
+    Args:
+        pump: of the clients beside which it is served.
+        terms: of the web server.
+    """
 
-        def connection_made(self, transport: Any) -> None:
-            """Let it in, or not."""
-            super().connection_made(transport)
-            if not Descriptors().are_for_clients(transport.get_extra_info("socket").fileno()):
-                transport.close()
+    def __init__(self, pump: Pump, **terms: Any) -> None:
+        super().__init__(**terms)
+        self._pump = pump
 
-        def get_buffer(self, sizehint: int) -> memoryview:
-            """Return where the socket is to be read into."""
-            return pump.read_buffer.place
+    def connection_made(self, transport: Any) -> None:
+        """Let it in, or not."""
+        super().connection_made(transport)
+        if not Descriptors().are_for_clients(transport.get_extra_info("socket").fileno()):
+            transport.close()
 
-        def buffer_updated(self, nbytes: int) -> None:
-            """Take so many bytes that were read."""
-            self.data_received(pump.read_buffer.take(nbytes))
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Return where the socket is to be read into."""
+        return self._pump.read_buffer.place
 
-        def data_received(self, data: bytes) -> None:
-            """Take a part of a request if there is time."""
-            if pump.handshakes.takes(self, data):
+    def buffer_updated(self, nbytes: int) -> None:
+        """Take so many bytes that were read."""
+        self.data_received(self._pump.read_buffer.take(nbytes))
+
+    def data_received(self, data: bytes) -> None:
+        """Take a part of a request if there is time."""
+        if self._pump.handshakes.takes(self, data):
+            super().data_received(data)
+
+    def go_on(self, data: bytes) -> None:
+        """Take what had to wait."""
+        try:
+            if not self.transport.is_closing():
                 super().data_received(data)
+        except Exception as error:
+            self._pump.node.containment.contain(error, self._pump.clock.now())
+            self.transport.abort()
 
-        def go_on(self, data: bytes) -> None:
-            """Take what had to wait."""
-            try:
-                if not self.transport.is_closing():
-                    super().data_received(data)
-            except Exception as error:
-                pump.node.containment.contain(error, pump.clock.now())
-                self.transport.abort()
+    def pause_reading(self) -> None:
+        """Read no more for now."""
+        if not self.transport.is_closing():
+            self.transport.pause_reading()
 
-        def pause_reading(self) -> None:
-            """Read no more for now."""
-            if not self.transport.is_closing():
-                self.transport.pause_reading()
+    def resume_reading(self) -> None:
+        """Read on."""
+        if not self.transport.is_closing():
+            self.transport.resume_reading()
 
-        def resume_reading(self) -> None:
-            """Read on."""
-            if not self.transport.is_closing():
-                self.transport.resume_reading()
+    def eof_received(self) -> bool:  # type: ignore[override]
+        """Have the connection of somebody who has ended it end when there is time for that."""
+        return self._pump.departures.close_later(self.transport)
 
-        def eof_received(self) -> bool:  # type: ignore[override]
-            """Have the connection of somebody who has ended it end when there is time for that."""
-            return pump.departures.close_later(self.transport)
+    def reset_received(self, error: OSError) -> bool:
+        """Have a broken connection end when there is time for that."""
+        return self._pump.departures.close_later(self.transport)
 
-        def reset_received(self, error: OSError) -> bool:
-            """Have a broken connection end when there is time for that."""
-            return pump.departures.close_later(self.transport)
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget what had to wait."""
+        self._pump.handshakes.forget(self)
+        super().connection_lost(exc)
 
-        def connection_lost(self, exc: Exception | None) -> None:
-            """Forget what had to wait."""
-            pump.handshakes.forget(self)
-            super().connection_lost(exc)
 
-    def accept(**terms: Any) -> WatchedSocket:
-        return WatchedSocket(pump.readiness, Http(**terms), may_step_aside=False)
-
-    return accept
+def _accept(pump: Pump, **terms: Any) -> WatchedSocket:
+    return WatchedSocket(pump.readiness, _Http(pump, **terms), may_step_aside=False)
 
 
 def _not_found(request: Request, error: Exception) -> Response:
@@ -169,7 +174,7 @@ class MonitorHttp:
         pages.router.redirect_slashes = False  # /varz/ is not /varz
         config = uvicorn.Config(
             pages,
-            http=cast(Any, _protocol_on(pump)),
+            http=cast(Any, partial(_accept, pump)),
             log_config=None,
             access_log=False,
             lifespan="off",
