@@ -41,7 +41,7 @@ class Socket(Protocol):
         ...
 
 
-class _Nobody:
+class _Unclaimed:
     """A connection of nobody: there is only its socket to be closed."""
 
     subscription_count = 0
@@ -87,7 +87,7 @@ class Departures:
         """Close the socket of somebody who is no client, and has ended it, when there is time for
         that; return whether it may stay open until then. If not, whoever asks closes it."""
         if self.keep_sockets:
-            self.add(_Nobody(socket), "Client Closed")
+            self.add(_Unclaimed(socket), "Client Closed")
         return self.keep_sockets
 
     def turned(self) -> None:
