@@ -101,6 +101,7 @@ def test_there_are_rows():
         ("that are written to", pump.WRITTEN_AFTER_FLUSH_CLIENTS_MAX),
         ("that are written to", deliveries.CLIENTS_OF_TURN_MAX),
         ("whose connections are lost", departures.PARTS_OF_TURN),
+        ("whose connections are lost", departures.PARTS_OF_BUSY_TURN),
         ("whose connections are lost", departures.SUBSCRIPTIONS_OF_PART),
         ("whose connections are lost", pump.CLOSED_AT_ONCE_MAX),
         ("Records of TLS", unwrapping.STEPS_OF_TURN),

@@ -17,6 +17,9 @@ from collections.abc import Callable
 from typing import Protocol
 
 PARTS_OF_TURN = 40  # of some 60 microseconds
+# While there is more to be heard than a look may find: others wait for all who were lost before
+# them, and those who leave can wait.
+PARTS_OF_BUSY_TURN = 4
 SUBSCRIPTIONS_OF_PART = 500
 
 
@@ -90,9 +93,13 @@ class Departures:
             self.add(_Unclaimed(socket), "Client Closed")
         return self.keep_sockets
 
-    def turned(self) -> None:
-        """A turn is over: those that wait leave in their order, as far as there is time."""
-        self._left = PARTS_OF_TURN
+    def turned(self, *, is_busy: bool = False) -> None:
+        """A turn is over: those that wait leave in their order, as far as there is time.
+
+        Args:
+            is_busy: there is less of it, as many others wait to be heard.
+        """
+        self._left = PARTS_OF_BUSY_TURN if is_busy else PARTS_OF_TURN
         self.is_used = False
         self._go_on()
         if self._waiting:

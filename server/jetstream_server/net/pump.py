@@ -156,7 +156,8 @@ class Pump:
             if self.handshakes.is_used:
                 self.handshakes.turned()
             if self.departures.is_used:
-                self.departures.turned()
+                self.departures.turned(is_busy=self.readiness.is_behind)
+            self.readiness.is_behind = False  # until the next look
             self._arm(now)
             if self._busy_poll is not None and not self._flushing:
                 self._busy_poll.answered()

@@ -40,6 +40,7 @@ class Readiness:
 
     Attributes:
         is_available: the system has such sets.
+        is_behind: the look before this turn found as many as it may.
     """
 
     is_available = sys.platform == "linux"
@@ -50,6 +51,7 @@ class Readiness:
         self._watched: dict[int, Readable] = {}
         self._epoll: select.epoll | None = None
         self._is_over = False
+        self.is_behind = False
 
     @property
     def are_few(self) -> bool:
@@ -87,7 +89,9 @@ class Readiness:
     def _look(self) -> None:
         assert self._epoll is not None
         watched = self._watched
-        for descriptor, _ in self._epoll.poll(0, SOCKETS_OF_LOOK_MAX):
+        found = self._epoll.poll(0, SOCKETS_OF_LOOK_MAX)
+        self.is_behind = len(found) == SOCKETS_OF_LOOK_MAX
+        for descriptor, _ in found:
             readable = watched.get(descriptor)
             if readable is not None:  # what was read before may have ended it
                 readable.read()

@@ -8,7 +8,12 @@ from typing import Any
 
 import pytest
 from jetstream_server.net.client_connection import ClientConnection
-from jetstream_server.net.departures import PARTS_OF_TURN, SUBSCRIPTIONS_OF_PART, Departures
+from jetstream_server.net.departures import (
+    PARTS_OF_BUSY_TURN,
+    PARTS_OF_TURN,
+    SUBSCRIPTIONS_OF_PART,
+    Departures,
+)
 
 from tests.server.net.plug import Plug
 
@@ -59,6 +64,18 @@ def test_whoever_has_very_many_subscriptions_counts_as_several() -> None:
     for count in (1, 2, 3, 4):
         assert len(left) == count, "one in each turn, however much that is"
         departures.turned()
+
+
+def test_while_many_wait_to_be_heard_few_leave() -> None:
+    left: list[Lost] = []
+    departures = Departures(lambda: None)
+    for _ in range(3 * PARTS_OF_TURN):
+        departures.add(Lost(left), "Read Error")
+    there = len(left)
+    departures.turned(is_busy=True)
+    assert len(left) == there + PARTS_OF_BUSY_TURN
+    departures.turned()
+    assert len(left) == there + PARTS_OF_BUSY_TURN + PARTS_OF_TURN
 
 
 def test_all_leave_before_the_end() -> None:
@@ -148,9 +165,9 @@ def test_sockets_of_a_crowd_that_ends_together_are_closed_in_turns(
             turned, closed, left = departures.turned, Counter[int](), Counter[int]()
             clients = [await served.connect() for _ in range(4 * PARTS_OF_TURN)]
 
-            def counting() -> None:
+            def counting(*, is_busy: bool) -> None:
                 turns[0] += 1
-                turned()
+                turned(is_busy=is_busy)
 
             departures.turned = counting
             departures.keep_sockets = keep

@@ -301,9 +301,9 @@ def test_connections_that_end_together_are_closed_in_turns(
             await until(lambda: len(served.pump.readiness._watched) == count)
             turned = served.pump.departures.turned
 
-            def turns():
+            def turns(*, is_busy):
                 lost.append(0)
-                turned()
+                turned(is_busy=is_busy)
 
             served.pump.departures.turned = turns
             lost.append(0)

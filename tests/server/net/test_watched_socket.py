@@ -425,19 +425,20 @@ def test_a_crowd_that_is_reset_is_told_of_in_looks_and_leaves_in_turns(
             witness = await served.connect()
             crowd = [await served.connect() for _ in range(count)]
             pump = served.pump
-            heard: list[int] = []
-            most = 0
+            heard, busy, most = list[int](), list[bool](), 0
             reset_received, turned = ClientConnection.reset_received, pump.departures.turned
 
             def counted(self: ClientConnection, error: OSError) -> bool:
                 heard[-1] += 1
                 return reset_received(self, error)
 
-            def turns() -> None:
+            def turns(*, is_busy: bool) -> None:
                 nonlocal most
                 most = max(most, len(pump.departures._waiting))
+                assert is_busy or heard[-1] < 50
+                busy.append(is_busy)
                 heard.append(0)
-                turned()
+                turned(is_busy=is_busy)
 
             monkeypatch.setattr(ClientConnection, "reset_received", counted)
             heard.append(0)
@@ -450,6 +451,7 @@ def test_a_crowd_that_is_reset_is_told_of_in_looks_and_leaves_in_turns(
             assert await witness[0].readline() == b"PONG\r\n"
             await until(lambda: len(served.node.sessions) == 1)
             assert sum(heard) == count and max(heard) <= 50
+            assert busy.count(True) <= len(crowd) // 50 + 1 and not busy[-1]
             assert most < count, "the first had left before the last was told of"
             assert [each.reason for each in served.node.closed] == ["Read Error"] * count
 
