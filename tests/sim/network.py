@@ -118,6 +118,7 @@ class Network:
         self.said = said
         self.digest = digest
         self.is_rough = True
+        self.links = 0  # made so far
 
     def delay(self) -> int:
         """Return how long some bytes take."""
@@ -155,6 +156,9 @@ class Link:
         self._frames: deque[tuple[int, Frame]] = deque()
         self._written = self._arrived = 0
         self._up_at = self._down_at = 0
+        # The server watches every other socket itself, and has time to close what is reset.
+        self._is_watched = network.links % 2 == 1
+        network.links += 1
 
     # -- the client's end ------------------------------------------------------------------
 
@@ -171,7 +175,7 @@ class Link:
             self.is_open = False
             late = self.network.random.randrange(SECOND) if self.network.is_rough else 0
             agenda = self.network.agenda
-            agenda.plan(agenda.clock.now_ns + late, lambda: self._tell(ConnectionResetError()))
+            agenda.plan(agenda.clock.now_ns + late, self._reset)
             self.client.lost(self)
 
     def wake_up(self) -> None:
@@ -199,6 +203,12 @@ class Link:
         if self._is_full and not self._is_told and self.get_write_buffer_size() * 4 <= self._high:
             self._is_full = False
             self.protocol.resume_writing()
+
+    def _reset(self) -> None:
+        error = ConnectionResetError()
+        may_wait = self._is_watched and not self._is_closing
+        if not (may_wait and self.protocol.reset_received(error)):
+            self._tell(error)
 
     def _tell(self, error: Exception | None) -> None:
         if not self._is_told:
