@@ -11,8 +11,10 @@ import pytest
 from jetstream_server.base.clock import SystemClock
 from jetstream_server.base.errors import ConfigError
 from jetstream_server.config.options import ServerOptions, TlsOptions, WebsocketOptions
+from jetstream_server.net import readiness
 from jetstream_server.net.listeners import Listeners
 from jetstream_server.net.pump import Pump
+from jetstream_server.net.watched_socket import WatchedSocket
 from jetstream_server.node.auth.auth import Authenticator
 from jetstream_server.node.listener import Listener
 from jetstream_server.node.node import Node
@@ -89,6 +91,32 @@ def test_where_descriptors_are_few_sockets_of_those_who_leave_do_not_stay_open(o
 
     opened(options_of(), scene)
     assert kept == [True, False]
+
+
+def test_only_clients_without_websocket_may_be_read_from_by_the_loop(opened, monkeypatch, until):
+    """Who has yet to ask for WebSocket is no client, and would not count as one of few."""
+    monkeypatch.setattr(readiness, "READ_BY_LOOP_MAX", 1000)
+    made: list[WatchedSocket] = []
+    begin = WatchedSocket.__init__
+
+    def noted(self, *others, **named):
+        begin(self, *others, **named)
+        made.append(self)
+
+    monkeypatch.setattr(WatchedSocket, "__init__", noted)
+
+    async def scene(listeners: Listeners, node: Node) -> None:
+        ports = (listeners.port, int(listeners.websocket_url.rpartition(":")[2]))
+        for number, port in enumerate(ports, 1):
+            _, writer = await asyncio.open_connection("127.0.0.1", port)
+            await until(lambda number=number: len(made) == number)
+            writer.close()
+        assert [each._may_step_aside for each in made] == [True, False]
+
+    opened(
+        options_of(websocket=WebsocketOptions(host="127.0.0.1", port=-1, is_without_tls=True)),
+        scene,
+    )
 
 
 def test_websocket_has_a_door_of_its_own(opened):

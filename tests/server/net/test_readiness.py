@@ -133,13 +133,14 @@ def test_a_number_that_is_given_out_anew_is_another_socket(
 def test_after_the_end_nobody_is_watched(ends: Callable[[], Ends], on_loop: OnLoop) -> None:
     async def main() -> None:
         looking, heard = Readiness(asyncio.get_running_loop(), ()), list[CountedSocket]()
-        for _ in range(2):
-            own, other = ends()
-            looking.watch(own.fileno(), CountedSocket(own, heard, takes=True))
+        before, after = ends(), ends()
+        looking.watch(before[0].fileno(), CountedSocket(before[0], heard, takes=True))
+        looking.close()
+        looking.watch(after[0].fileno(), CountedSocket(after[0], heard, takes=True))
+        for _, other in (before, after):
             other.send(b"x")
-            looking.close()
-        looking.forget(own.fileno())
         await looks(5)
+        looking.forget(before[0].fileno())
         assert not heard
 
     on_loop(main())

@@ -172,6 +172,58 @@ def test_a_socket_steps_aside_as_long_as_clients_are_few(
     on_loop(main())
 
 
+def test_who_may_not_step_aside_is_watched_however_few_there_are(
+    on_loop: OnLoop, until: Until, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(readiness, "READ_BY_LOOP_MAX", 1)
+
+    async def main() -> None:
+        async with ServedSockets(HearingConnection()) as served:
+            with socket.create_connection(served.address):
+                await until(lambda: served.watched == 1)
+
+    on_loop(main())
+
+
+def test_an_end_that_the_loop_has_found_is_not_told_of_again(on_loop: OnLoop, until: Until) -> None:
+    async def main() -> None:
+        connection = HearingConnection(stays_open=True)
+        async with ServedSockets(connection) as served:
+            with socket.create_connection(served.address) as other:
+                other.shutdown(socket.SHUT_WR)  # before it is accepted
+                await until(lambda: "eof" in connection.heard)
+                for _ in range(20):
+                    await asyncio.sleep(0)
+                assert connection.heard == ["made", "eof"] and not served.watched
+
+    on_loop(main())
+
+
+def test_what_a_connection_raises_cuts_it_off(on_loop: OnLoop, until: Until) -> None:
+    class Failing(HearingConnection):
+        def buffer_updated(self, nbytes: int) -> None:
+            if self.place[:nbytes] == b"bad":
+                raise ValueError("planted")
+            super().buffer_updated(nbytes)
+
+    async def main() -> None:
+        first, second, told = Failing(), HearingConnection(), list[object]()
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda loop, context: told.append(context["exception"]))
+        async with ServedSockets(first, second) as served:
+            with socket.create_connection(served.address) as bad:
+                await until(lambda: served.watched)
+                with socket.create_connection(served.address) as good:
+                    await until(lambda: served.watched == 2)
+                    bad.sendall(b"bad")
+                    good.sendall(b"good")
+                    await until(lambda: "lost" in first.heard and second.read == b"good")
+                    assert [str(each) for each in told] == ["planted"]
+                    assert served.watched == 1
+
+    on_loop(main())
+
+
 def test_nobody_is_watched_where_there_are_no_such_sets(
     on_loop: OnLoop, until: Until, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -454,5 +506,19 @@ def test_a_crowd_that_is_reset_is_told_of_in_looks_and_leaves_in_turns(
             assert busy.count(True) <= len(crowd) // 50 + 1 and not busy[-1]
             assert most < count, "the first had left before the last was told of"
             assert [each.reason for each in served.node.closed] == ["Read Error"] * count
+
+    on_loop(main())
+
+
+def test_a_turn_forgets_that_the_look_before_it_was_full(on_loop: OnLoop, running: Any) -> None:
+    async def main() -> None:
+        async with running() as served:
+            pump = served.pump
+            pump.readiness.is_behind = True
+            pump._turn()
+            assert not pump.readiness.is_behind
+            await served.connect()
+            assert pump.readiness._epoll is not None
+        assert pump.readiness._epoll is None, "the set is given back at the end"
 
     on_loop(main())
