@@ -7,6 +7,7 @@ import contextlib
 import gc
 import ssl
 from collections.abc import Awaitable, Callable
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -23,6 +24,8 @@ from jetstream_server.net.websocket_layer import WebsocketLayer
 from jetstream_server.net.websocket_upgrade import WebsocketRules
 from jetstream_server.node.listener import Listener
 from jetstream_server.node.session import Session
+
+from tests.server.net.plug import Plug
 
 Scene = Callable[[Any], Awaitable[None]]
 HEAD = (
@@ -84,6 +87,26 @@ def test_who_goes_away_leaves_nothing(play: Any, until: Any) -> None:
         await until(lambda: not server.node.sessions)
         assert server.node.stats.total_connections == 1
         assert len(list(server.node.closed)) == 1
+
+    play(PLAIN, scene)
+
+
+@pytest.mark.parametrize("ending", ["eof_received", "reset_received"])
+def test_who_has_ended_or_is_reset_is_closed_when_there_is_time(play: Any, ending: str) -> None:
+    async def scene(server: Any) -> None:
+        departures = server.pump.departures
+        for keeps in (True, False):
+            connection, plug = UpgradingConnection(server.pump, PLAIN, WebsocketRules()), Plug()
+            closed: list[Plug] = []
+            plug.close = partial(closed.append, plug)  # type: ignore[method-assign]
+            connection.connection_made(plug)  # type: ignore[arg-type]
+            departures.keep_sockets, departures._left = keeps, 0
+            error = [ConnectionResetError()] if ending == "reset_received" else []
+            assert getattr(connection, ending)(*error) is keeps
+            assert not closed, "there is no time"
+            departures.turned()
+            assert closed == [plug] * keeps
+            connection.connection_lost(None)
 
     play(PLAIN, scene)
 
