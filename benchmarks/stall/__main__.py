@@ -39,6 +39,7 @@ from benchmarks.stall.pace import pace_ms
 from benchmarks.stall.packed import PACKED
 from benchmarks.stall.permissions import PERMISSIONS
 from benchmarks.stall.push_consumers import PUSH_CONSUMERS
+from benchmarks.stall.stolen import stolen_ms
 from benchmarks.stall.timers import TIMERS
 from benchmarks.stall.witness import Waits, Witness
 from benchmarks.stall.wrapped import WRAPPED
@@ -64,6 +65,7 @@ ALL = [
     *PUSH_CONSUMERS,
 ]
 SHARES = (("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999), ("max", 1.0))
+_MACHINE = ("stolen, ms", "witness late, ms")
 _SETTLE_S = 0.3  # before the input, and behind it
 LONGEST_S = 180.0
 
@@ -77,6 +79,7 @@ class Outcome:
         elapsed_s: until the input was answered.
         cpu_s: that the server took meanwhile.
         pace_ms: what a fixed piece of work took, before or after it, whichever was more.
+        stolen_ms: that the machine's host took from all its processors meanwhile.
         failure: why there is nothing to show, empty when there is.
     """
 
@@ -84,6 +87,7 @@ class Outcome:
     elapsed_s: float = 0.0
     cpu_s: float = 0.0
     pace_ms: float = 0.0
+    stolen_ms: float = 0.0
     failure: str = ""
 
 
@@ -122,11 +126,13 @@ def measure(
                 witness.begin()
                 time.sleep(_SETTLE_S)
                 before, begun = usage(target.pid).cpu_s, time.monotonic()
+                stolen_before_ms = stolen_ms()
                 each.act(target.port)
                 outcome.elapsed_s = time.monotonic() - begun
                 time.sleep(_SETTLE_S)
                 outcome.waits = witness.end()
                 outcome.cpu_s = usage(target.pid).cpu_s - before
+                outcome.stolen_ms = stolen_ms() - stolen_before_ms
     except (LoadError, OSError, ServerNotStartedError) as error:
         outcome.failure = f"{type(error).__name__}: {error}"
     outcome.pace_ms = max(outcome.pace_ms, pace_ms())
@@ -148,14 +154,15 @@ def row(name: str, kind: ServerKind, outcome: Outcome) -> list[str]:
     columns = [waits.sign_ins_ns] if waits.sign_ins_ns else [waits.pings_ns, waits.publishes_ns]
     for waits_ns in columns:
         cells += [f"{percentile_ms(waits_ns, share):.1f}" for _, share in SHARES]
-    return [*cells, f"{outcome.elapsed_s:.2f}", f"{outcome.cpu_s:.2f}", f"{outcome.pace_ms:.0f}"]
+    cells += [f"{outcome.elapsed_s:.2f}", f"{outcome.cpu_s:.2f}", f"{outcome.pace_ms:.0f}"]
+    return [*cells, f"{outcome.stolen_ms:.0f}", f"{waits.late_ns / 1e6:.1f}"]
 
 
 def head(*, signs_in: bool = False) -> list[str]:
     """Return the headings."""
     what = ("sign-in",) if signs_in else ("PING", "publish")
     shares = [f"{each} {name}" for each in what for name, _ in SHARES]
-    return ["Input", "Server", *shares, "answered, s", "CPU, s", "pace, ms"]
+    return ["Input", "Server", *shares, "answered, s", "CPU, s", "pace, ms", *_MACHINE]
 
 
 def main(arguments: Sequence[str]) -> int:

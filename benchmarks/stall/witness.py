@@ -29,11 +29,17 @@ _ANSWER_S = 180.0  # within which what was asked last is answered
 
 @dataclass(slots=True)
 class Waits:
-    """How long each request of the witness took, or each sign-in, in nanoseconds."""
+    """How long each request of the witness took, or each sign-in, in nanoseconds.
+
+    Attributes:
+        late_ns: by how much the witness itself was late at most when it sent a request, which is in
+            that request's wait as well; of sign-ins it is not known.
+    """
 
     pings_ns: list[int] = field(default_factory=list)
     publishes_ns: list[int] = field(default_factory=list)
     sign_ins_ns: list[int] = field(default_factory=list)
+    late_ns: int = 0
 
 
 class Witness:
@@ -142,6 +148,8 @@ class _Asking:
                     self._pipe.recv()
                     last_ns = now_ns
                 due_ns = begun_ns + sent * _PERIOD_NS // 2
+                if last_ns is None:
+                    self._waits.late_ns = max(self._waits.late_ns, now_ns - due_ns)
                 while last_ns is None and due_ns <= now_ns:
                     self._ask(sent, due_ns)
                     sent += 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
 import threading
 import time
@@ -14,6 +15,7 @@ from benchmarks.servers import OURS
 from benchmarks.stall import __main__ as stall
 from benchmarks.stall.inputs import INPUTS, Input
 from benchmarks.stall.sign_ins import SignIns
+from benchmarks.stall.stolen import stolen_ms
 from benchmarks.stall.witness import Waits
 from benchmarks.wire import LoadError
 
@@ -25,14 +27,14 @@ def test_percentiles_are_those_of_all_waits():
 
 
 def test_a_row_has_a_cell_for_each_heading():
-    outcome = stall.Outcome(Waits([1_000_000], [2_000_000]), 0.5, 0.25, 21.4)
+    outcome = stall.Outcome(Waits([1_000_000], [2_000_000], [], 600_000), 0.5, 0.25, 21.4, 30.0)
     cells = stall.row("x", OURS, outcome)
     assert len(cells) == len(stall.head())
-    assert cells[2:] == ["1.0"] * 4 + ["2.0"] * 4 + ["0.50", "0.25", "21"]
+    assert cells[2:] == ["1.0"] * 4 + ["2.0"] * 4 + ["0.50", "0.25", "21", "30", "0.6"]
     outcome = stall.Outcome(Waits(sign_ins_ns=[3_000_000]), 0.5, 0.25, 21.4)
     cells = stall.row("x", OURS, outcome)
     assert len(cells) == len(stall.head(signs_in=True))
-    assert cells[2:] == ["3.0"] * 4 + ["0.50", "0.25", "21"]
+    assert cells[2:] == ["3.0"] * 4 + ["0.50", "0.25", "21", "0", "0.0"]
     assert stall.row("x", OURS, stall.Outcome(Waits(), failure="why")) == ["x", "ours", "why"]
 
 
@@ -48,6 +50,16 @@ def test_a_server_that_is_kept_busy_shows_in_the_waits():
     assert len(outcome.waits.pings_ns) > 50 and len(outcome.waits.publishes_ns) > 50
     assert outcome.elapsed_s > 0
     assert outcome.pace_ms > 1
+    assert 0 < outcome.waits.late_ns < max(outcome.waits.pings_ns + outcome.waits.publishes_ns)
+
+
+def test_what_the_host_took_is_read(tmp_path):
+    stat = tmp_path / "stat"
+    stat.write_text("cpu  1 2 3 4 5 6 7 80 9 10\ncpu0 1 2 3 4 5 6 7 9 9 10\n")
+    assert stolen_ms(stat) == 80 * 1000 / os.sysconf("SC_CLK_TCK")
+    stat.write_text("cpu  1 2 3 4\n")
+    assert stolen_ms(stat) == 0
+    assert stolen_ms() >= 0
 
 
 def test_an_input_without_end_is_given_up_on():
