@@ -27,6 +27,7 @@ from jetstream_server.core.steps import InSteps, without_pauses
 from jetstream_server.core.subscription import Receiver, Stretch
 from jetstream_server.jetstream import errors
 from jetstream_server.jetstream.configs.stream_config import StreamConfig
+from jetstream_server.jetstream.configs.written_config import WrittenConfig
 from jetstream_server.jetstream.context import Context
 from jetstream_server.jetstream.ending import Ending
 from jetstream_server.jetstream.origins.last_positions import Foreseen
@@ -66,6 +67,7 @@ class Stream:
         publishing: how a publish gets in.
         sourcing: the streams that it copies from.
         taken_filters: what the consumers of a work queue read, as of the last look.
+        written_config: as lists show it.
         found_last_seq: last sequence when the store was opened, before what had become due was
             stored.
     """
@@ -92,6 +94,7 @@ class Stream:
         self.publishing = StreamPublishing(contents, self._alarm, context)
         self.sourcing = Sourcing(contents, context, folder.sources(), self.found_last_seq)
         self.taken_filters = TakenFilters()
+        self.written_config = WrittenConfig()
         self._direct_get = DirectGet(config.name, store, context.output, context.workload)
         self._interest = Interest(context.sublist, context.deadlines)  # what it listens to
         self._is_subscribed = False  # it listens; not while it cannot store

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from orjson import Fragment
+
 from jetstream_server.jetstream.configs.stream_config import described
 from jetstream_server.jetstream.stream import Stream
 from jetstream_server.jetstream.wire.go_time import format_time
@@ -25,7 +27,8 @@ def updated_info(stream: Stream, now: int) -> dict[str, Any]:
 
 def listed_info(stream: Stream, now: int) -> dict[str, Any]:
     """Return one entry of STREAM.LIST."""
-    return _info(stream, stream.config.to_wire(), stream.state(), _domain(stream), now)
+    config = stream.written_config.of(stream.config)
+    return _info(stream, config, stream.state(), _domain(stream), now)
 
 
 def full_info(
@@ -49,7 +52,11 @@ def _domain(stream: Stream) -> dict[str, Any]:
 
 
 def _info(
-    stream: Stream, config: dict[str, Any], state: dict[str, Any], extra: dict[str, Any], now: int
+    stream: Stream,
+    config: dict[str, Any] | Fragment,
+    state: dict[str, Any],
+    extra: dict[str, Any],
+    now: int,
 ) -> dict[str, Any]:
     return {
         "config": config,

@@ -46,7 +46,8 @@ from jetstream_server.store.ports import Census
 # How many entries one answer holds.
 NAMES_MAX = 1024
 LIST_MAX = 256
-SHOWN_AT_ONCE = LIST_MAX + 1  # ordinary ones take one step
+SHOWN_AT_ONCE = LIST_MAX + 1  # ordinary ones take one step, unless they are new
+_NEW_AS = 3  # shown in the time of one that is new
 BYTES_AS_ONE = 1024  # of an entry as JSON
 SUBJECTS_AT_ONCE = 10_000  # looked at in one turn
 PURGED_AT_ONCE = 10_000  # messages in memory, likewise
@@ -286,7 +287,11 @@ def _listing(catalog: Catalog, request: Request) -> Iterator[dict[str, Any] | No
     total, is_cut = len(found), len(chosen) < min(LIST_MAX, len(found) - offset)
     entries, stint = PageEntries(), Stint(SHOWN_AT_ONCE)
     for name in chosen:
-        if stint.spend(1 + entries.last_bytes // BYTES_AS_ONE):
+        cost = 1 + entries.last_bytes // BYTES_AS_ONE
+        stream = catalog.streams.get(name)
+        if stream is not None and stream.written_config.is_behind(stream.config):
+            cost += _NEW_AS - 1
+        if stint.spend(cost):
             yield None
         if name not in catalog.streams and name not in catalog.offline:  # it has gone meanwhile
             total -= 1
