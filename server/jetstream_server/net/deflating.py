@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 
 # 17 ms for each megabyte of random bytes, which take longest.
-BYTES_OF_TURN = 384 * 1024
+BYTES_OF_TURN = 256 * 1024
 # That each frame counts besides what it holds, as an encoder is made for it.
 BYTES_OF_FRAME = 1024
 

@@ -1,9 +1,10 @@
 """How many steps of handshakes a turn takes, of TLS and of WebSocket.
 
-To answer a client's greeting by TLS takes half a millisecond, which is a signature of RSA with
-2,048 bits, to grant an upgrade to WebSocket a tenth of one, and hundreds come at once where a
-server has been away. So a turn takes some of the steps. Whoever comes after that is not read from,
-and goes on in one of the next turns; who came first is first.
+To answer a client's greeting by TLS takes half a millisecond or one and a half, which is a
+signature of RSA with 2,048 bits, a request to monitoring nearly as long, to grant an upgrade to
+WebSocket a tenth of that, and hundreds come at once where a server has been away. So a turn takes
+some of the steps, by what they are worth. Whoever comes after that is not read from, and goes on in
+one of the next turns; who came first is first.
 """
 
 from __future__ import annotations
@@ -11,11 +12,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-STEPS_OF_TURN = 16
+UNITS_OF_TURN = 48  # of 0.1 to 0.2 milliseconds
+UNITS_OF_TLS = 8
+UNITS_OF_QUESTION = 6  # to monitoring
+UNITS_OF_UPGRADE = 3
 
 
 class HandshakingConnection(Protocol):
     """A connection whose handshake is not over."""
+
+    @property
+    def step_units(self) -> int:
+        """Return what a step of it is worth."""
+        ...
 
     def pause_reading(self) -> None:
         """Read no more."""
@@ -42,7 +51,7 @@ class Handshakes:
 
     def __init__(self, wake: Callable[[], None]) -> None:
         self._wake = wake
-        self._left = STEPS_OF_TURN
+        self._left = UNITS_OF_TURN
         self.is_used = False
         self._waiting: dict[HandshakingConnection, bytearray] = {}  # and what they have sent
 
@@ -56,8 +65,8 @@ class Handshakes:
         """
         self._wake()
         self.is_used = True
-        if self._left and not self._waiting:
-            self._left -= 1
+        if self._left > 0 and not self._waiting:
+            self._left -= one.step_units
             return True
         self.put_off(one, data)
         return False
@@ -76,11 +85,11 @@ class Handshakes:
     def turned(self) -> None:
         """A turn is over: those that wait go on in their order, as far as those that came before it
         have left time."""
-        left, self._left = self._left, STEPS_OF_TURN
+        left, self._left = self._left, UNITS_OF_TURN
         self.is_used = False
-        while self._waiting and left:
-            left -= 1
+        while self._waiting and left > 0:
             one = next(iter(self._waiting))
+            left -= one.step_units
             data = self._waiting.pop(one)
             one.resume_reading()
             one.go_on(bytes(data))

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from jetstream_server.base.clock import SECOND
 from jetstream_server.base.limits import TURN_READ_BYTES
 from jetstream_server.net.client_connection import ClientConnection
+from jetstream_server.net.handshakes import UNITS_OF_TLS
 from jetstream_server.net.layer import Layer, LayerError
 from jetstream_server.net.listener_terms import ListenerTerms
 from jetstream_server.net.pump import Pump
@@ -92,6 +93,11 @@ class LayeredConnection(ClientConnection):
     @property
     def _is_secured(self) -> bool:
         return self._tls is not None and self._tls.is_established
+
+    @property
+    def step_units(self) -> int:
+        """Return what a step of its handshake is worth."""
+        return UNITS_OF_TLS
 
     def data_received(self, data: bytes) -> None:
         """Pass bytes up through the layer, and what is left to the session."""

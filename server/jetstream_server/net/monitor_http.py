@@ -28,6 +28,7 @@ from jetstream_server.monitor.query import BadQueryError
 from jetstream_server.monitor.routes import PATHS, answer_in_steps, count
 from jetstream_server.net import listening
 from jetstream_server.net.descriptors import Descriptors
+from jetstream_server.net.handshakes import UNITS_OF_QUESTION
 from jetstream_server.net.pump import Pump
 from jetstream_server.net.stacks import stacks
 from jetstream_server.net.watched_socket import WatchedSocket
@@ -70,6 +71,11 @@ class _Http(H11Protocol):
     def buffer_updated(self, nbytes: int) -> None:
         """Take so many bytes that were read."""
         self.data_received(self._pump.read_buffer.take(nbytes))
+
+    @property
+    def step_units(self) -> int:
+        """Return what it is worth to take what has arrived: it may be a question."""
+        return UNITS_OF_QUESTION
 
     def data_received(self, data: bytes) -> None:
         """Take a part of a request if there is time."""

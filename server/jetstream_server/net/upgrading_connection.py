@@ -12,6 +12,7 @@ from typing import cast
 
 from jetstream_server.base.clock import SECOND
 from jetstream_server.core.containment import Incident
+from jetstream_server.net.handshakes import UNITS_OF_TLS, UNITS_OF_UPGRADE
 from jetstream_server.net.layer import Layer, LayerError, Stacked
 from jetstream_server.net.layered_connection import LayeredConnection, check_pin
 from jetstream_server.net.listener_terms import ListenerTerms
@@ -59,6 +60,12 @@ class UpgradingConnection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         """Take so many bytes that were read."""
         self.data_received(self._pump.read_buffer.take(nbytes))
+
+    @property
+    def step_units(self) -> int:
+        """Return what it is worth to take what has arrived."""
+        is_shaking_hands = self._tls is not None and not self._tls.is_established
+        return UNITS_OF_TLS if is_shaking_hands else UNITS_OF_UPGRADE
 
     def data_received(self, data: bytes) -> None:
         """Take bytes of the handshake and the request."""

@@ -11,18 +11,27 @@ from typing import Any
 import pytest
 from jetstream_server.base.clock import SECOND
 from jetstream_server.config.options import TlsOptions
-from jetstream_server.net.handshakes import STEPS_OF_TURN, Handshakes
+from jetstream_server.net.handshakes import (
+    UNITS_OF_QUESTION,
+    UNITS_OF_TLS,
+    UNITS_OF_TURN,
+    UNITS_OF_UPGRADE,
+    Handshakes,
+)
 from jetstream_server.net.listener_terms import ListenerTerms
 from jetstream_server.net.tls_context import make_context
 from jetstream_server.net.tls_layer import TlsLayer
 from jetstream_server.net.websocket_upgrade import WebsocketRules
 from jetstream_server.node.listener import Listener
 
+STEPS_OF_TURN = UNITS_OF_TURN // UNITS_OF_UPGRADE
+
 
 class Shaking:
     """A connection that notes what it is given."""
 
-    def __init__(self) -> None:
+    def __init__(self, step_units: int = UNITS_OF_UPGRADE) -> None:
+        self.step_units = step_units
         self.taken: list[bytes] = []
         self.is_read = True
 
@@ -55,6 +64,19 @@ def test_those_beyond_a_turn_wait_in_their_order() -> None:
     handshakes.turned()
     assert [one.taken for one in those[STEPS_OF_TURN:]] == [[b"hello"]] * (STEPS_OF_TURN + 3)
     assert not woken
+
+
+def test_what_takes_long_takes_more_of_a_turn() -> None:
+    handshakes = Handshakes(lambda: None)
+    those = [Shaking(UNITS_OF_TLS) for _ in range(14)]
+    assert [handshakes.takes(one, b"hello") for one in those] == [True] * 6 + [False] * 8
+    questions = [Shaking(UNITS_OF_QUESTION) for _ in range(9)]
+    assert [handshakes.takes(one, b"GET") for one in questions] == [False] * 9
+    heard = [
+        (handshakes.turned(), sum(bool(one.taken) for one in those + questions))[1]
+        for _ in range(4)
+    ]
+    assert heard == [0, 6, 6 + 2 + 6, 17], "the last of a turn may be worth more than is left"
 
 
 def test_what_comes_while_one_waits_is_kept_with_it() -> None:
