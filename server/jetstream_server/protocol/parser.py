@@ -52,6 +52,7 @@ _INTEGER_CHARACTERS_MAX = 20
 # A read of at least this size is not copied to join it to a torn frame; instead the frame gets what
 # it lacks.
 _JOINED_BYTES_MAX = 32 * 1024
+_READ_TOGETHER_BYTES_MAX = 16 * 1024  # of pieces that were put off
 # These take no arguments: the rest of the line is skipped. Ops are not changed, so one will do.
 _WITHOUT_ARGUMENTS: dict[bytes, Op | None] = {b"PING": Ping(), b"PONG": Pong(), b"+OK": None}
 # Their JSON may follow without a blank.
@@ -157,13 +158,19 @@ class Parser:
         return self._parse(chunk, 0, ops_max)
 
     def read_on(self, ops_max: int = OPS_MAX) -> list[Op]:
-        """Return the next ops of what was fed or put off, not many more than `ops_max`."""
+        """Return the next ops of what was fed or put off, not many more than `ops_max`: of one
+        piece, or of several that are little together."""
         ops: list[Op] = []
-        while self.later and not ops and not self._ended:
+        read_bytes = 0
+        while self.later and not self._ended:
             data, at, self._unread_at = self.later.popleft(), self._unread_at, 0
             waiting, self.later = self.later, deque()
-            ops = self._parse(data, at, ops_max) if at else self.feed(data, ops_max)
+            left = ops_max - len(ops)
+            ops += self._parse(data, at, left) if at else self.feed(data, left)
             self.later.extend(waiting)
+            read_bytes += len(data) - at
+            if ops and (len(ops) >= ops_max or read_bytes > _READ_TOGETHER_BYTES_MAX):
+                break
         if self._ended:
             self.later.clear()
         return ops

@@ -479,6 +479,19 @@ def test_what_is_put_off_is_read_when_it_is_asked_for(seed):
     assert flat(found) == fed(pieces)
 
 
+def test_of_what_was_put_off_little_pieces_are_read_together():
+    """A client that sends a line at a time had one of them read in each turn."""
+    lazy = parser()
+    for number in range(300):
+        lazy.put_off(b"SUB a %d\r\n" % number)
+    assert [len(lazy.read_on(100)) for _ in range(3)] == [100, 100, 100]
+    assert not lazy.later
+    lazy = Parser(4096, 10_000)
+    for number in range(4):
+        lazy.put_off(b"PUB a 9000\r\n%09000d\r\n" % number)
+    assert [len(lazy.read_on(100)) for _ in range(2)] == [2, 2], "and large ones are not"
+
+
 def test_nothing_is_read_behind_a_violation():
     parser = Parser(4096, 1024)
     assert len(parser.feed(b"PING\r\n" * OPS_MAX + b"NONSENSE\r\nPING\r\n")) == OPS_MAX
