@@ -32,7 +32,7 @@ from tests.connector_sim.replica import LaggingStore
 from tests.connector_sim.stale_leader import Memory, StaleLeader
 from tests.connector_sim.wire import Wire
 from tests.node_context import node_context
-from tests.sim.clock import Agenda, SimLoop, SimWorker
+from tests.sim.clock import Agenda, SimLoop, SimWorker, TurnClock
 from tests.sim.disk import SimDisk
 
 ROOT = Path("/data")
@@ -107,7 +107,14 @@ class Server:
         folder = open_folder(ROOT, self.disk)
         commit = GroupCommit(self.disk)
         chance = Random(self._random.randrange(1 << 30))
-        self._node = node = Node(OPTIONS, self._gate(), chance, lambda level, text: None, port=4222)
+        self._node = node = Node(
+            OPTIONS,
+            self._gate(),
+            chance,
+            lambda level, text: None,
+            port=4222,
+            clock=TurnClock(chance).now,
+        )
         account = node.add_account(GLOBAL_ACCOUNT)
         vault = FileVault(folder.path, GLOBAL_ACCOUNT, commit, self.disk)
         context = node_context(node, account)

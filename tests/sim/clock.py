@@ -30,6 +30,30 @@ class SimClock:
         return self.now_ns
 
 
+class TurnClock:
+    """How long a turn takes by the clock: in half of all runs no time, so that it ends by what it
+    has done, else a little with each look, or now and then much.
+
+    Args:
+        random: from which nothing is taken, or every seed would be another.
+    """
+
+    def __init__(self, random: Random) -> None:
+        self._random = Random()
+        self._random.setstate(random.getstate())
+        self._kind = self._random.choice(["still", "still", "slow", "jumpy"])
+        self._now_ns = 0
+
+    def now(self) -> int:
+        """Return the nanoseconds since any moment."""
+        if self._kind == "slow":
+            self._now_ns += self._random.randrange(4 * MILLISECOND)
+        elif self._kind == "jumpy":
+            is_jump = self._random.random() < 0.05
+            self._now_ns += 60 * MILLISECOND if is_jump else 10 * MICROSECOND
+        return self._now_ns
+
+
 class Agenda:
     """What happens when, in order; ties in the order in which they were planned."""
 

@@ -35,7 +35,7 @@ from jetstream_server.store.vault import FileVault
 
 from tests.node_context import node_context
 from tests.sim.audit import audit
-from tests.sim.clock import Agenda, SimLoop, SimWorker
+from tests.sim.clock import Agenda, SimLoop, SimWorker, TurnClock
 from tests.sim.comparison import compare
 from tests.sim.disk import PowerLostError, SimDisk
 from tests.sim.life import BrokenError, Life, require
@@ -177,7 +177,14 @@ class Machine:
             )
             chance = Random(self.random.randrange(1 << 30))
             users = [User(name, name, name) for name in self.accounts]
-            self.node = node = Node(OPTIONS, Authenticator(users), chance, self._note, port=4222)
+            self.node = node = Node(
+                OPTIONS,
+                Authenticator(users),
+                chance,
+                self._note,
+                port=4222,
+                clock=TurnClock(chance).now,
+            )
             for name in self.accounts:
                 self.catalogs[name] = self._open(node.add_account(name), folder.path, disk, now)
         except PowerLostError:

@@ -18,6 +18,11 @@ has searched for it, spends units then, and whoever asks next in that turn waits
 While the disk is behind, requests that make files wait for it as well, because the answers to
 others are held for the same flush.
 
+Units are numbers that were measured once, on one machine, and another one may take twice as long,
+or this one for some minutes. So what a turn has taken by the clock counts as well, as units of
+`UNIT_NS`, if whoever drives the server gives it a clock: then a turn takes on no more when its time
+is over, however much it was worth.
+
 What takes longer than a turn is done in slices. A turn does one, whoever it is for, and none if it
 has heard clients: their answers leave at its end. A slice that was put off for that once is not put
 off again, or a server that always hears somebody would never come to it. Of several that are put
@@ -33,6 +38,8 @@ from jetstream_server.core.handing_over import HandingOver
 from jetstream_server.core.promises import Promises
 
 UNITS_OF_TURN = 60  # of about 0.1 ms
+UNIT_NS = 150_000  # that count as one in any case, whatever was done
+_TURN_NS = UNITS_OF_TURN * UNIT_NS
 PART_OF_FRESH = 3  # one part in this many is for those who say something new; a short turn is that
 UNITS_OF_TIMERS = 60  # for what an account's timers do, and as much for its consumers
 REQUEST_UNITS = 1.5  # of one that only looks
@@ -54,6 +61,7 @@ class Workload:
 
     Args:
         units_max: of a turn; a single request may be worth more.
+        clock: tells the nanoseconds since any moment; one that stands still counts nothing.
 
     Attributes:
         is_held: the disk is behind.
@@ -71,7 +79,9 @@ class Workload:
         promises: of what reaches very many, or is stored again.
     """
 
-    def __init__(self, units_max: int = sys.maxsize) -> None:
+    def __init__(self, units_max: int = sys.maxsize, clock: Callable[[], int] = lambda: 0) -> None:
+        self._clock = clock
+        self._began_at, self._over_at = 0, _TURN_NS  # this turn, by the clock
         self.is_held = False
         self.is_flooded = False
         self.is_laden = False
@@ -89,6 +99,7 @@ class Workload:
         self._long = units_max - self._part_of_fresh  # what makes a turn a long one
         self._most = float(units_max)  # that this turn takes on
         self._most_of_put_off = self._most
+        self._is_cut = False  # its times are not those of a turn
         self._served: set[object] = set()  # the clients that got something
         self.turn = 0
         self.handing = HandingOver()
@@ -112,13 +123,16 @@ class Workload:
                 was put off.
         """
         self.turn += 1
+        self._began_at = self._clock()
+        self._over_at = self._began_at + _TURN_NS
         self._hears = hears
         self._slices_left = 1
-        if self.was_long or self.is_short:
+        if self.was_long or self.is_short or self._is_cut:
             self._shorten(is_short=has_fresh and self.was_long)
+            self._is_cut = False
         if self._waits_since or self._waited_since:
             self._waited_since, self._waits_since = self._waits_since, 0
-        if self.used:
+        if self.used or self._served:
             self.used = 0.0
             self._served.clear()
         if self._put_off:
@@ -140,6 +154,15 @@ class Workload:
             self._most_of_put_off = self._long if has_fresh else self._most
             self._go_on()
         self.may_be_due = bool(self.waiting or self._held_up or self._promised)
+
+    def begin_after_flush(self) -> None:
+        """Something goes on between two turns, as a flush is over: it is to be short, as a turn
+        comes before it and another one behind it."""
+        self._began_at = self._clock()
+        self._over_at = self._began_at + _TURN_NS
+        self.used = 0.0
+        self.timer_units = UNITS_OF_TIMERS / PART_OF_FRESH
+        self._is_cut = True
 
     def _shorten(self, *, is_short: bool) -> None:
         self.is_short = is_short
@@ -183,6 +206,17 @@ class Workload:
                 self._put_off.add(client)
             go_on()
 
+    def look_at_clock(self) -> None:
+        """Count the time that this turn has taken, if that is more than it seemed."""
+        by_clock = (self._clock() - self._began_at) / UNIT_NS
+        if by_clock > self.used:
+            self.used = by_clock
+
+    @property
+    def is_over(self) -> bool:
+        """Return whether this turn has taken as long as a turn should, by the clock."""
+        return self._clock() >= self._over_at
+
     def takes(self, units: float, client: object = None) -> bool:
         """Take on a request, or say that it has to wait.
 
@@ -191,6 +225,8 @@ class Workload:
         """
         if self.is_held and units >= FILE_UNITS:
             return False
+        if self._served:  # who comes first does not wait for what is no request
+            self.look_at_clock()
         if self.is_spent_for(client):
             return False
         if self.used and self.used + units > self._most:

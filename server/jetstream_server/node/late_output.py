@@ -29,7 +29,7 @@ from jetstream_server.protocol.ops import PubRun
 LATE_OF_ACCOUNT_MAX = 5000  # above that nobody publishes there
 # Beyond so many subjects nobody looks any more whom they reach, and nothing goes ahead.
 _SUBJECTS_MAX = 10_000
-_LOOKED_UP_OF_TURN = 1000  # of them; one that meets many subscriptions counts more than once
+_LOOKED_UP_OF_TURN = 500  # of them; one that meets many subscriptions counts more than once
 _ASKED_SUBJECTS_MAX = 16  # a client is asked about each whether it hears that
 _REACHED_OF_LOOK_UP = 50  # looked at in the time of one
 _LEAST_SHARE = 4  # of a turn's deliveries, as part of the whole, whatever clients have used

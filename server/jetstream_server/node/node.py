@@ -2,7 +2,8 @@
 
 `net/pump` drives it with sockets and the wall clock, tests with a simulated network and clock.
 Inputs are verbs (`open_session`, `Session.feed`, `close_session`, `run`); outputs are taken
-(`take_touched`, `take_held`). It never waits, reads no clock and logs only through `note`.
+(`take_touched`, `take_held`). It never waits and logs only through `note`. What time it is, it is
+told; a clock, if it is given one, tells it only how long a turn has taken so far.
 
 The durability rule: what JetStream wants sent after the flush collects in `held`. Whoever drives
 the node takes it together with what is queued for the disk, and gives it back to `release` once
@@ -51,7 +52,7 @@ _ROUNDS_MAX = 16
 # What clients say is acted on in pieces, so that nobody has to wait for all that another has said.
 # What they publish counts little: a whole run of messages is one.
 OPS_OF_TURN_MAX = 500
-READ_OF_TURN_MAX = 1000  # of some microseconds
+READ_OF_TURN_MAX = 600  # of some microseconds
 # Of all together who have not signed in: to look at who somebody is takes up to 0.2 ms, and a
 # thousand may say it at once. Nobody who has signed in waits for them.
 OPS_OF_STRANGERS_MAX = 300
@@ -104,6 +105,8 @@ class Node:
         containment: of exceptions that nobody foresaw.
         port: what clients are told; `options` may ask for any free one.
         store_dir: where the streams are, for monitoring.
+        clock: tells the nanoseconds since any moment, so that a turn ends when it has taken long
+            enough; where it stands still a turn ends by what it has done.
     """
 
     def __init__(
@@ -116,6 +119,7 @@ class Node:
         *,
         port: int,
         store_dir: str = "",
+        clock: Callable[[], int] = lambda: 0,
     ) -> None:
         self.options = options
         self.port = port
@@ -130,7 +134,7 @@ class Node:
         self.listener = Listener(options.host, port, auth_timeout_ns=options.auth_timeout_ns)
         self.listeners: tuple[Listener, ...] = ()  # those with TLS or WebSocket
         self.touched: dict[Session, None] = {}  # with output for the pump to write
-        self._deliveries = Deliveries(self.touched)
+        self._deliveries = Deliveries(self.touched, clock)
         self.late = LateOutput(self._deliveries)
         self._stirred: dict[Account, None] = {}  # have work for this turn; accounts add themselves
         self.accounts: dict[str, Account] = {}  # by name
@@ -149,13 +153,13 @@ class Node:
         self.is_half_reloaded = False  # a reload has tripped halfway
         self.disk_full = ""  # which file or folder finds no room, as the pump was told
         self.storage_damage = ""  # damage that concerns no single stream; kept until the next start
-        self.workload = Workload(UNITS_OF_TURN)
+        self.workload = Workload(UNITS_OF_TURN, clock)
         self.events = 0  # answers and events in the name of the server so far
         self._next_cid = 1  # never used twice
         # What is read until the next turn as it comes; what comes then is read when it is acted on.
         self.to_read = READ_OF_TURN_MAX
-        self.fed = SessionQueue(OPS_OF_TURN_MAX)
-        self.strangers = SessionQueue(OPS_OF_STRANGERS_MAX)  # who have not signed in
+        self.fed = SessionQueue(OPS_OF_TURN_MAX, clock)
+        self.strangers = SessionQueue(OPS_OF_STRANGERS_MAX, clock)  # who have not signed in
         self._held: Held = []  # output that waits for the next flush
         # How much that is, with what waits for the flush under way; and whether one has ended since
         # the last turn.
@@ -476,6 +480,8 @@ class Node:
         self._has_flushed = True
         self._weigh_held()
         if self._stirred:
+            self.workload.begin_after_flush()
+            self._shares.shorten()
             self._run_accounts(now)
 
     def drop(self, held: Held) -> None:

@@ -71,8 +71,11 @@ _OPS_OF_CONNECT = 2
 BYTES_OF_READ_OP = 4096  # of messages, which are read in the time of another op
 _BYTES_OF_JOINED_OP = 16_384  # of a message that has come in pieces, which are put together
 _OPS_OF_SIGNATURE = 20
+_OPS_OF_LOOK = 64  # after so many it is looked whether the turn is over
 # Messages that are looked at for a client, because it may not be sent all that it listens to.
 DELIVERIES_OF_FILTERED = 10
+# To end a subscription that has had enough, and to take it out.
+_DELIVERIES_OF_ENDING = 6
 _DELIVERIES_OF_FOLLOWED = 10  # made in the time in which an import follows a subscription
 # Of rules, looked at in the time of an op, a delivery, or a subscription that is looked at again.
 PLACES_OF_OP = 16
@@ -388,7 +391,9 @@ class Session:
         is_known = self.user is not None
         for op in ops:
             number += 1
-            if number + self._ops_more > ops_max:
+            if number + self._ops_more > ops_max or (
+                number % _OPS_OF_LOOK == 0 and self._node.workload.is_over
+            ):
                 self._ops = ops[number - 1 :]
                 self._note_input()
                 return number - 1 + self._ops_more  # the last one may have counted for many
@@ -653,6 +658,7 @@ class Session:
         """End a subscription that has had enough messages."""
         if self._subscriptions.remove(subscription):  # one message may end ten thousand of them
             subscription.closed = True
+            self.account.router.spend(_DELIVERIES_OF_ENDING)
             self._node.upkeep.give_up(self.account, [subscription])
 
     def _send_messages(self, data: bytes, count: int, content_bytes: int, now: int) -> None:

@@ -6,8 +6,9 @@ behind the others. Whoever says something new is heard before those who wait, wh
 turn; and of those who do, whoever says little before who says much, as a thousand who say much at
 once are not heard in one turn. One operation may count for so many that nothing is left for those
 who wait; then they come earlier in the next turn, or who always says something new would be heard
-alone. Only those for whose messages there was no time are heard before everybody, or others would
-always be quicker.
+alone. Time counts as well: when a turn has taken long by the clock, nobody else is heard in it, but
+some of each kind. Only those for whose messages there was no time are heard before everybody, or
+others would always be quicker.
 """
 
 from __future__ import annotations
@@ -22,6 +23,10 @@ from jetstream_server.node.session import Session
 # The largest and the smallest share; to come to a session takes as long as an operation.
 OPS_OF_SESSION_MAX = 500
 OPS_OF_SESSION_MIN = 4
+# By the clock: so long all may take for each operation of a turn, of which most take a tenth of
+# that; and so long each of the groups into which they fall has in any case.
+OP_NS = 20_000
+GROUP_NS = 2_500_000
 LITTLE_BYTES = 1024  # it is little for who has said no more
 
 _UNHEARD_BYTES = attrgetter("unheard_bytes")
@@ -34,13 +39,15 @@ class SessionQueue:
 
     Args:
         ops_max: what a turn takes on, of all together.
+        clock: tells the nanoseconds since any moment; one that stands still counts nothing.
 
     Attributes:
         is_any: somebody has something to act on.
     """
 
-    def __init__(self, ops_max: int) -> None:
+    def __init__(self, ops_max: int, clock: Callable[[], int] = lambda: 0) -> None:
         self._ops_max = ops_max
+        self._clock = clock
         self._late: dict[Session, None] = {}  # there was no time for their messages
         self._fresh: dict[Session, None] = {}  # noted since the last turn
         self._waiting: dict[Session, None] = {}  # the longest first
@@ -115,7 +122,8 @@ class SessionQueue:
     def _take_quiet_turn(self, hear: Hear, deliveries: Deliveries, now: int) -> None:
         """Have sessions heard all of which have said little, while nobody waits."""
         fresh, self._fresh = self._fresh, {}
-        left = self._ops_max
+        left, clock = self._ops_max, self._clock
+        over_at = clock() + left * OP_NS
         heard_late: list[Session] = []
         most = min(max(left // len(fresh), OPS_OF_SESSION_MIN), OPS_OF_SESSION_MAX)
         unheard = iter(fresh)
@@ -123,13 +131,14 @@ class SessionQueue:
             if deliveries.are_spent:
                 heard_late.append(session)
             left -= hear(session, min(most, left), now)
-            if left <= 0:
+            if left <= 0 or clock() >= over_at:
                 break
         self._passed_over = 0
-        if left > 0 and not self._fresh:  # all were heard, and nobody has more
+        unheard_sessions = tuple(unheard)
+        if not unheard_sessions and not self._fresh:  # all were heard, and nobody has more
             self.is_any = False
         else:
-            self._note_more(heard_late, (), unheard)
+            self._note_more(heard_late, (), unheard_sessions)
 
     def _take_crowded_turn(
         self, hear: Hear, deliveries: Deliveries, now: int, *, is_short: bool
@@ -152,7 +161,8 @@ class SessionQueue:
         groups = [(late, late_left), (little, little_left), (much, much_left)]
         place = max(len(groups) - self._passed_over, 1)
         groups.insert(place, (waiting, waiting_left))
-        left, reserve = self._ops_max, 0
+        left, reserve, clock = self._ops_max, 0, self._clock
+        over_at = clock() + left * OP_NS
         heard_late: list[Session] = []
         is_passed_over = bool(waiting)
         for number, (sessions, unheard) in enumerate(groups):
@@ -169,7 +179,10 @@ class SessionQueue:
                 reserve = left // 2
             share = max((left - reserve) // len(sessions), OPS_OF_SESSION_MIN)
             most = min(share, OPS_OF_SESSION_MAX)
-            while left > reserve and (session := next(unheard, None)) is not None:
+            until = max(over_at - reserve * OP_NS, clock() + GROUP_NS)
+            while left > reserve and clock() < until:
+                if (session := next(unheard, None)) is None:
+                    break
                 is_passed_over &= sessions is not waiting
                 if deliveries.are_spent:
                     heard_late.append(session)

@@ -17,8 +17,8 @@ from jetstream_server.core.subscription import Subscription, ops_of
 from jetstream_server.node.accounts.account import Account
 from jetstream_server.node.accounts.following import Following
 
-REVIEWED_OF_TURN_MAX = 750  # subscriptions, after a reload
-GIVEN_UP_OF_TURN_MAX = 1000
+REVIEWED_OF_TURN_MAX = 400  # subscriptions, after a reload
+GIVEN_UP_OF_TURN_MAX = 500
 
 
 class Reviewing(Protocol):

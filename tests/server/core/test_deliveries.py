@@ -7,6 +7,7 @@ from jetstream_server.core.deliveries import (
     DELIVERIES_OF_TURN_MAX,
     MESSAGES_OF_DELIVERY,
     SUBJECTS_OF_TURN_MAX,
+    TURN_NS,
     Deliveries,
     cost_of,
 )
@@ -76,4 +77,23 @@ def test_some_time_may_be_had_although_it_is_all_spent() -> None:
     deliveries.allow_all()
     clients += [0] * 10 * CLIENTS_OF_TURN_MAX
     deliveries.left -= 10 * DELIVERIES_OF_TURN_MAX
+    assert deliveries.has_time
+
+
+def test_there_is_no_time_when_the_turn_has_taken_long_by_the_clock() -> None:
+    ns = [5]
+    deliveries = Deliveries((), lambda: ns[0])
+    for part in (1, 3):
+        deliveries.begin() if part == 1 else deliveries.begin_short(part)
+        ns[0] += TURN_NS // part - 1
+        assert deliveries.has_time and not deliveries.are_spent
+        ns[0] += 2
+        assert not deliveries.has_time and deliveries.are_spent
+    deliveries.allow_some(4)
+    ns[0] += TURN_NS // 4 - 1
+    assert deliveries.has_time, "some time may be had"
+    ns[0] += 1
+    assert not deliveries.has_time
+    deliveries.allow_all()
+    ns[0] += 100 * TURN_NS
     assert deliveries.has_time

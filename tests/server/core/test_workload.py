@@ -9,7 +9,9 @@ from jetstream_server.core.workload import (
     PART_OF_FRESH,
     REQUEST_UNITS,
     UNIT_BYTES,
+    UNIT_NS,
     UNITS_OF_TIMERS,
+    UNITS_OF_TURN,
     Workload,
     units_of,
 )
@@ -256,3 +258,74 @@ def test_what_takes_longer_than_a_short_turn_waits_for_a_long_one():
     workload.end()
     workload.begin(has_fresh=True)
     assert not workload.is_too_short_for(1000)
+
+
+class Clock:
+    """Stands still but for what it is told."""
+
+    def __init__(self) -> None:
+        self.ns = 1_000
+
+    def __call__(self) -> int:
+        return self.ns
+
+
+def test_what_takes_long_by_the_clock_is_worth_as_much() -> None:
+    clock = Clock()
+    workload = Workload(10, clock)
+    workload.begin()
+    assert workload.takes(1, "a")
+    clock.ns += 3 * UNIT_NS
+    assert workload.takes(1, "b")
+    assert workload.used == 4, "what was taken on has taken as long as three, and another one"
+    clock.ns += 3 * UNIT_NS
+    workload.look_at_clock()
+    assert workload.used == 6, "both together, and not what each counted for besides"
+    workload.spend(3)
+    workload.look_at_clock()
+    assert workload.used == 9, "it counted for more than it has taken"
+    clock.ns += 4 * UNIT_NS
+    assert not workload.takes(0.5, "c")
+    workload.end()
+    assert workload.was_long
+    workload.begin()
+    assert workload.used == 0 and workload.takes(1, "c")
+
+
+def test_the_first_request_of_a_turn_is_taken_on_however_long_others_were_heard() -> None:
+    """Or whoever asks for something would wait for as long as others say much."""
+    clock = Clock()
+    workload = Workload(10, clock)
+    for _ in range(3):
+        workload.begin()
+        clock.ns += 50 * UNIT_NS
+        assert workload.takes(1, "a")
+        assert not workload.takes(1, "b")
+
+
+def test_a_turn_is_over_by_the_clock() -> None:
+    clock = Clock()
+    workload = Workload(10, clock)
+    for _ in range(2):
+        workload.begin()
+        clock.ns += UNITS_OF_TURN * UNIT_NS - 1
+        assert not workload.is_over
+        clock.ns += 1
+        assert workload.is_over
+
+
+def test_between_two_turns_there_is_a_part_of_the_time() -> None:
+    clock = Clock()
+    workload = Workload(UNITS_OF_TURN, clock)
+    workload.begin()
+    workload.spend(UNITS_OF_TURN / 2)
+    workload.end()
+    clock.ns += 500 * UNIT_NS  # in which nothing happened
+    workload.begin_after_flush()
+    assert workload.used == 0 and not workload.is_over
+    assert workload.timer_units == UNITS_OF_TIMERS / PART_OF_FRESH
+    clock.ns += 2 * UNIT_NS
+    workload.look_at_clock()
+    assert workload.used == 2
+    workload.begin(has_fresh=True)
+    assert workload.timer_units == UNITS_OF_TIMERS and not workload.is_short

@@ -121,7 +121,7 @@ def test_who_asks_for_little_is_not_behind_who_asks_for_much(slow_node, join, an
 
 def test_only_so_many_wait(slow_node, join, answers, now):
     client = join("g")
-    for number in range(WAITING_MAX + 5):
+    for number in range(WAITING_MAX + 100):
         ask(client, "$SYS.REQ.SERVER.PING.CONNZ", f"_R.{number}", ALL)
     refused = [
         answer["error"]["description"]

@@ -141,7 +141,7 @@ def test_what_a_client_that_is_gone_had_subscribed_to_goes_in_pieces(node, make_
         counts.append(sublist.count - before)
     assert other.read().count(b"NATS/1.0 503") == 4
     # What went between turns went instead of what the next one had taken out.
-    assert counts == [7000, *range(7000, -1, -1000), 0]  # the last turn finds that none is left
+    assert counts == [7500, *range(7500, -1, -500), 0]  # the last turn finds that none is left
 
 
 def test_what_many_who_go_at_once_had_subscribed_to_goes_in_pieces(node, make_client):
@@ -159,7 +159,7 @@ def test_what_many_who_go_at_once_had_subscribed_to_goes_in_pieces(node, make_cl
     while node.next_deadline() == 0:
         node.run(clients[0].now)
         counts.append(sublist.count - before)
-    assert counts == [9000, *range(9000, -1, -1000), 0]
+    assert counts == [9500, *range(9500, -1, -500), 0]
 
 
 def test_many_who_have_gone_and_are_heard_to_the_end_take_turns(node, make_client, monkeypatch):

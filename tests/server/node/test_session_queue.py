@@ -8,7 +8,9 @@ from random import Random
 
 import pytest
 from jetstream_server.node.session_queue import (
+    GROUP_NS,
     LITTLE_BYTES,
+    OP_NS,
     OPS_OF_SESSION_MAX,
     OPS_OF_SESSION_MIN,
     SessionQueue,
@@ -43,7 +45,9 @@ class Turns:
     """Turns of a queue."""
 
     def __init__(self) -> None:
-        self.queue = SessionQueue(TURN)
+        self.ns = 0  # by the clock
+        self.op_ns = 0  # that an operation takes
+        self.queue = SessionQueue(TURN, lambda: self.ns)
         self.number = 0
         self.late_after = TURN * 1000  # operations of a turn for whose messages there is time
 
@@ -64,6 +68,7 @@ class Turns:
             session.unheard_bytes = 0
             session.heard_in.append(self.number)
             acted[0] += done
+            self.ns += done * self.op_ns
             if session.ops:
                 self.come(session)
             return max(done, 1)
@@ -197,6 +202,7 @@ def test_who_is_gone_is_not_heard(turns):
 def test_nobody_is_forgotten_or_heard_for_nothing(turns, seed):
     random, all_of_them = Random(seed), list[Said]()
     turns.late_after = random.choice([1, 300, 10_000])
+    turns.op_ns = random.choice([0, OP_NS // 2, 3 * OP_NS, TURN * OP_NS])
     for _ in range(60):
         some = [Said(random.choice([1, 20, 600, 2500])) for _ in range(random.randrange(8))]
         all_of_them += some
@@ -308,3 +314,53 @@ def test_those_who_were_put_off_are_not_heard_in_a_short_turn_however_little_the
     turns.come(new, put_off)
     assert turns.take(is_short=True) == 1
     assert not new.ops and put_off.ops and list(turns.queue._waiting) == [put_off]
+
+
+@pytest.mark.parametrize("much", [False, True])
+def test_a_turn_that_takes_long_by_the_clock_hears_nobody_else(turns, much):
+    """Two signatures or twenty, whatever they count for: the machine may be slow at the moment."""
+    turns.op_ns = OP_NS * TURN // 20
+    crowd = [Said(LITTLE_BYTES // OP_BYTES + 1 if much else 1) for _ in range(100)]
+    turns.come(*crowd)
+    assert turns.take() == 20
+    heard = [20]
+    while turns.queue.is_any:
+        heard.append(turns.take())
+    assert max(heard) <= 20 + OPS_OF_SESSION_MIN and not any(each.ops for each in crowd)
+
+
+def test_some_of_each_kind_are_heard_however_long_others_take(turns):
+    """One that takes all the time of a turn, again and again, does not keep others from theirs."""
+    turns.op_ns = OP_NS
+    greedy = [Said(10 * TURN) for _ in range(8)]
+    turns.come(*greedy)
+    turns.take()
+    turns.op_ns = OP_NS * TURN  # each operation takes as long as all of a turn may
+    for _ in range(5):
+        quiet, fresh = Said(1), Said(LITTLE_BYTES // OP_BYTES + 1)
+        turns.come(quiet, fresh)
+        turns.take()
+        assert quiet.heard_in == fresh.heard_in == [turns.number]
+        assert any(turns.number in each.heard_in for each in greedy)
+
+
+def test_a_kind_has_a_little_time_of_its_own(turns):
+    """Those who say little are behind those who were late, and all of them are heard if that takes
+    no longer than a kind may in any case."""
+    turns.late_after = 1
+    late = Said(2 * OPS_OF_SESSION_MAX)
+    turns.come(Said(1), late)
+    turns.take()
+    assert late in turns.queue._late
+    turns.op_ns = 1
+    quiet = [Said(1) for _ in range(4)]
+    turns.come(*quiet)
+
+    def hear(session, ops_max, now):
+        turns.ns += TURN * OP_NS if session is late else GROUP_NS // 3 + 1
+        session.heard_in.append(turns.number)
+        return 1
+
+    turns.number += 1
+    turns.queue.take_turn(hear, Time(), 0)
+    assert [turns.number in each.heard_in for each in quiet] == [True, True, True, False]

@@ -24,7 +24,7 @@ SUBJECTS_AT_ONCE = 200_000  # compared with a filter in one turn
 MESSAGES_AT_ONCE = 10_000  # looked at likewise, if they are in memory
 MESSAGES_OF_UNIT = 50  # of the workload
 # Messages that may go, times consumers that may have them delivered and not acknowledged.
-TAKEN_AT_ONCE = 200_000
+TAKEN_AT_ONCE = 80_000
 TAKEN_MIN = 500
 _PAUSE_NS = MILLISECOND  # between two slices; also before another look at a disk that is behind
 

@@ -563,10 +563,14 @@ class Catalog:
             stream.removal.sweep(at_once=True)
 
     def run(self, now: int) -> None:
-        """Do what has become due, then let each consumer and snapshot that was woken deliver."""
+        """Do what has become due, then let each consumer and snapshot that was woken deliver.
+
+        In a short turn nothing is due: even one of the long ones would take longer than all of it,
+        and the turn behind it is no short one.
+        """
         context = self.context
         context.notice_interest()
-        if context.deadlines.next_at <= now:
+        if context.deadlines.next_at <= now and not context.workload.is_short:
             self._tick(now)
         if context.ready and not context.workload.is_laden:
             self._deliver(now)
@@ -583,6 +587,7 @@ class Catalog:
                 deadlines.schedule(late, now + _PROMISED_RETRY_NS)
             return
         for number, scheduled in enumerate(due):
+            workload.look_at_clock()
             if workload.used >= enough:
                 for late in due[number:]:
                     deadlines.schedule(late, now)
@@ -596,6 +601,7 @@ class Catalog:
         ready = context.ready
         enough = output.delivered_bytes + TURN_BYTES
         enough_messages = output.delivered_messages + TURN_MESSAGES
+        workload.look_at_clock()
         enough_units = workload.used + workload.timer_units
         # Who is woken meanwhile comes behind those that wait, of whom there may be very many.
         for runnable in list(islice(ready, ADVANCED_OF_TURN_MAX)):
@@ -608,6 +614,7 @@ class Catalog:
             if runnable in ready:
                 del ready[runnable]
                 self._guarded(runnable.advance, now)
+                workload.look_at_clock()
         if ready:
             output.stir()
 

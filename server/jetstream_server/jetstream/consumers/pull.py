@@ -54,7 +54,8 @@ _ANY_COUNT = 1 << 62
 # Requests that are served together, a message to each if more wait; and that are looked at before
 # others get their turn: clients may have very many wait.
 _TURNS_AT_ONCE = 256
-_LOOKED_AT_MAX = 1000
+_LOOKED_AT_MAX = 600
+_HEARD_AT_ONCE = 400  # of which it is looked up whether anybody listens
 _REACHED_AS_LOOKED_AT = 4  # so many subscriptions whose clients may not read
 _WAITING_OF_UNIT = 1000  # of the workload, to add up what all of them want
 _HEARD_OF_UNIT = 30  # to look up whether anybody listens
@@ -587,7 +588,7 @@ class Pull:
         """Forget the requests to whose replies nobody listens any more; of very many some, and the
         next ones when it is asked for again."""
         first = self._heard if self._heard < len(self._waiting) else 0
-        looked_at = list(islice(self._waiting, first, first + _LOOKED_AT_MAX))
+        looked_at = list(islice(self._waiting, first, first + _HEARD_AT_ONCE))
         unheard = [each for each in looked_at if self._shared.delivery.match(each.reply).empty]
         for request in unheard:
             self._drop(request)

@@ -21,7 +21,7 @@ _FEW_CONSUMERS = 8  # waking this many is quicker than looking at each
 _FEW_MESSAGES = 64
 TOLD_OF_UNIT = 60
 _TOLD_MUCH_OF_UNIT = 10
-TOLD_MUCH_AT_ONCE = 200
+TOLD_MUCH_AT_ONCE = 75
 _LOOKED_AT_OF_UNIT = 500  # parts of filters
 _LOOKED_AT_MAX = 10_000  # for those whom some messages concern
 # Whoever has more filters has them noted when it comes, and not together with those of others when

@@ -23,6 +23,7 @@ from jetstream_server.base.errors import ApiError, StoreError
 from jetstream_server.core.fault_domains import Domain
 from jetstream_server.core.subject import is_literal
 from jetstream_server.core.subscription import Stretch
+from jetstream_server.core.workload import UNITS_OF_TURN
 from jetstream_server.jetstream import errors
 from jetstream_server.jetstream.configs.stream_config import StreamConfig
 from jetstream_server.jetstream.context import Context
@@ -239,6 +240,8 @@ class StreamPublishing:
             return False
         # Each consumer hears of it, and there may be ten thousand.
         units = len(self._contents.consumers) / TOLD_OF_UNIT
+        if workload.is_short and names.BATCH_COMMIT in stretch.run.headers(index):
+            units += UNITS_OF_TURN  # of a thousand messages, perhaps
         if not workload.is_spent_for(answers) and not workload.is_too_short_for(units):
             return False
         answers.postpone(stretch.postponed_from(index))

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from jetstream_server.base.limits import OUTBOX_LOW_BYTES
-from jetstream_server.core.workload import PART_OF_FRESH, Workload
+from jetstream_server.core.workload import PART_OF_FRESH, UNITS_OF_TIMERS, Workload
 
 if TYPE_CHECKING:
     from jetstream_server.node.accounts.account import Account
@@ -45,6 +45,14 @@ class AccountShares:
         self._messages_left = MESSAGES_OF_TURN_MAX // part
         self._units_left = self._workload.timer_units
 
+    def shorten(self) -> None:
+        """There is no more than a short turn's time, and no more than was left."""
+        left = self._steps_left, self._bytes_left, self._messages_left, self._units_left
+        self._steps_left = min(left[0], STEPS_OF_TURN_MAX // PART_OF_FRESH)
+        self._bytes_left = min(left[1], DELIVERED_OF_TURN_MAX // PART_OF_FRESH)
+        self._messages_left = min(left[2], MESSAGES_OF_TURN_MAX // PART_OF_FRESH)
+        self._units_left = min(left[3], UNITS_OF_TIMERS / PART_OF_FRESH)
+
     def follow(self) -> None:
         """Have a whole turn's time again if another turn has begun since."""
         if self._turn != self._workload.turn:
@@ -63,11 +71,13 @@ class AccountShares:
     def run(self, account: Account, now: int) -> None:
         """Let an account do what is due, and note how much that was."""
         output, workload = account.output, self._workload
+        workload.look_at_clock()  # what has passed before is not this account's
         self._steps_left -= account.ready_count()
         timers, timeouts = account.timers_run, account.replies.timed.popped
         delivered_bytes, units = output.delivered_bytes, workload.used
         delivered_messages = output.delivered_messages
         account.run(now)
+        workload.look_at_clock()
         self._steps_left -= (
             _STEPS_OF_TIMER * (account.timers_run - timers)
             + (account.replies.timed.popped - timeouts) // _TIMEOUTS_OF_STEP

@@ -47,6 +47,7 @@ _NAME_CHARACTERS = 6
 _OPEN_MAX = 1 << 18
 # How many are reported in a turn because their time is over, which takes some 20 microseconds each.
 TIMEOUTS_OF_TURN_MAX = 300
+_DELIVERIES_OF_TIMEOUT = 40  # made in the time in which a request is reported that nobody answered
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +189,7 @@ class ServiceReplies:
                 return
             self._take(subject)
             if is_over:
+                self._account.router.spend(_DELIVERIES_OF_TIMEOUT)
                 self._tell_timeout(subject, expected, now)
                 expected.timed = None
             self.timed.cancel(subject)

@@ -396,7 +396,7 @@ def test_the_more_listen_to_an_inbox_the_fewer_messages_are_for_one_turn(
 
 def test_of_very_many_that_nobody_listens_to_some_go_each_time_they_are_counted(ready, monkeypatch):
     """Twenty thousand were looked up for each CONSUMER.INFO: 60 ms."""
-    monkeypatch.setattr(pull, "_LOOKED_AT_MAX", 4)
+    monkeypatch.setattr(pull, "_HEARD_AT_ONCE", 4)
     account, stream = ready
     consumer = account.create(stream, deliver_policy="new", max_waiting=100, **EXPLICIT)
     gone = account.subscribe(b"gone.>")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from jetstream_server.config.options import AccountOptions, ExportOptions, ImportOptions
-from jetstream_server.core.workload import PART_OF_FRESH, UNITS_OF_TIMERS, Workload
+from jetstream_server.core.workload import PART_OF_FRESH, UNIT_NS, UNITS_OF_TIMERS, Workload
 from jetstream_server.jetstream.api.dispatch import Api
 from jetstream_server.jetstream.catalog.catalog import Catalog
 from jetstream_server.jetstream.consumers.consumer import Consumer
@@ -186,6 +186,40 @@ def test_there_is_time_again_once_in_each_turn() -> None:
         shares.run(account, 0)
         shares.follow()
         assert shares.are_spent
+
+
+def test_what_passes_by_the_clock_is_the_accounts_own() -> None:
+    ns = [0]
+    workload = Workload(60, lambda: ns[0])
+    shares = AccountShares(workload)
+    account = Account("A", Random(1))
+
+    def run(now: int) -> None:
+        ns[0] += UNITS_OF_TIMERS // 2 * UNIT_NS
+
+    account.run = run  # type: ignore[method-assign]
+    workload.begin()
+    shares.follow()
+    ns[0] += 10 * UNITS_OF_TIMERS * UNIT_NS  # others were heard
+    shares.run(account, 0)
+    assert not shares.are_spent
+    shares.run(account, 0)
+    assert shares.are_spent
+
+
+def test_after_a_flush_there_is_a_part_of_what_a_turn_has_and_no_more_than_was_left() -> None:
+    workload = Workload(60)
+    shares = AccountShares(workload)
+    account = Account("A", Random(1))
+    account.run = lambda now: workload.spend(UNITS_OF_TIMERS / 3)  # type: ignore[method-assign]
+    workload.begin()
+    shares.follow()
+    shares.shorten()
+    assert not shares.are_spent
+    shares.run(account, 0)
+    assert shares.are_spent
+    shares.shorten()
+    assert shares.are_spent
 
 
 def test_what_an_answer_reports_is_saved_before_it_leaves_whoever_has_no_time(

@@ -308,6 +308,9 @@ class Progress:
 
     def _forget(self, taken: array[int], start: int, stop: int) -> None:
         """Drop what is kept for redelivering what was pending in a range, or was given up."""
+        if not self.pending and not self.redelivery.given_up:  # of a million, one by one takes long
+            self.redelivery.clear()
+            return
         self.redelivery.forget(taken)
         if self.redelivery.given_up:
             self.redelivery.forget(self.redelivery.given_up_within(start, stop))

@@ -47,7 +47,7 @@ from jetstream_server.store.ports import MessageStore
 ID_BYTES_MAX = 64
 # Of messages that others have published with what those of a batch expect, at its commit.
 COMPARED_AT_ONCE = 10_000
-_COMMITTED_OF_UNIT = 25  # of the workload
+_COMMITTED_OF_UNIT = 15  # of the workload
 _COMMITS = (b"1", b"eob")
 _COMMIT_LINE = b"%b: 1\r\n" % names.BATCH_COMMIT
 _PART_MAX = 1 << 16  # messages of a batch that a crash cut short
