@@ -180,13 +180,13 @@ class SessionQueue:
             share = max((left - reserve) // len(sessions), OPS_OF_SESSION_MIN)
             most = min(share, OPS_OF_SESSION_MAX)
             until = max(over_at - reserve * OP_NS, clock() + GROUP_NS)
-            while left > reserve and clock() < until:
-                if (session := next(unheard, None)) is None:
-                    break
+            while left > reserve and (session := next(unheard, None)) is not None:
                 is_passed_over &= sessions is not waiting
                 if deliveries.are_spent:
                     heard_late.append(session)
                 left -= hear(session, min(most, left - reserve), now)
+                if clock() >= until:
+                    break
         if not is_short:
             self._passed_over = self._passed_over + 1 if is_passed_over else 0
         self._note_more(heard_late, late_left, chain(waiting_left, much_left, little_left))

@@ -61,6 +61,7 @@ def make_node() -> Callable[..., Node]:
         users: list[User] | None = None,
         options: ServerOptions = OPTIONS,
         containment: Containment = UNCONTAINED,
+        clock: Callable[[], int] = lambda: 0,
     ) -> Node:
         return Node(
             options,
@@ -69,6 +70,7 @@ def make_node() -> Callable[..., Node]:
             lambda level, text: None,
             containment,
             port=4222,
+            clock=clock,
         )
 
     return make

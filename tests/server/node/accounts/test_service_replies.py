@@ -209,6 +209,20 @@ def test_what_is_due_and_waits_is_told_even_if_more_is_asked_or_answered(account
     assert metrics(a) == [] and len(a.replies) == 1
 
 
+def test_what_is_told_late_is_taken_off_the_time_for_more_requests(accounts, monkeypatch):
+    """Five hundred requests found two that were late each, which are told in the time of forty
+    deliveries: 0.15 s in a turn."""
+    a, b = accounts
+    for _ in range(6):
+        timed(a, b)
+    spent = []
+    monkeypatch.setattr(a.router, "spend", spent.append)
+    a.replies.expect(b, b"in", SINGLE, 2 * SECOND)
+    assert spent == [40, 40] and len(metrics(a)) == 2
+    a.replies.expect(b, b"in", SINGLE, 2 * SECOND)
+    assert len(spent) == 4
+
+
 def test_what_was_told_as_late_is_not_told_again_because_a_consumer_looks_at_it(accounts):
     a, b = accounts
     inbox = Inbox(b, b"in")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 
 import pytest
-from jetstream_server.base.clock import MILLISECOND
+from jetstream_server.base.clock import MILLISECOND, SECOND
 from jetstream_server.jetstream.consumers.progress import progress as progress_module
 from jetstream_server.jetstream.consumers.progress.cursor import Cursor
 from jetstream_server.jetstream.consumers.progress.progress import AckRules, Progress
@@ -233,6 +233,38 @@ def test_a_purge_tells_what_was_pending(make):
     ack(progress, 1)
     assert list(progress.purged(3)) == [2]
     assert list(progress.purged(3)) == []
+
+
+def test_when_nothing_is_pending_any_more_nothing_is_looked_for(make, monkeypatch):
+    """A purge of a million messages whose deliveries were put off took 55 ms, one by one."""
+    progress = make(5)
+    for sequence in (2, 4):
+        progress.postpone(sequence, 9 * SECOND)
+    redelivery = progress.redelivery
+    assert redelivery.next_deadline() is not None
+
+    def forget(sequences):
+        raise AssertionError("each is looked for")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(type(redelivery), "forget", forget)
+        assert list(progress.removed(SequenceSet.joined([(1, 2000)]), by_purge=True)) == [
+            1,
+            2,
+            3,
+            4,
+            5,
+        ]
+    assert redelivery.next_deadline() is None and not redelivery.counts and not redelivery.deadlines
+
+
+def test_what_was_given_up_beyond_what_went_is_kept(make):
+    progress = make(5, max_deliver=2)
+    progress.redeliver(array("Q", [1, 2]), 10)
+    progress.exhaust(1)
+    assert list(progress.redelivery.given_up) == [1] and progress.num_redelivered == 2
+    assert list(progress.removed(SequenceSet.joined([(2, 2000)]), by_purge=True)) == [2, 3, 4, 5]
+    assert list(progress.redelivery.given_up) == [1] and progress.num_redelivered == 1
 
 
 def test_of_very_many_only_some_expire_at_a_time(make, monkeypatch):
