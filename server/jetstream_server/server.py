@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from jetstream_server import NATS_VERSION, __version__
 from jetstream_server.account_streams import AccountStreams, store_dir
-from jetstream_server.base.clock import SystemClock
+from jetstream_server.base.clock import SystemClock, elapsed_ns
 from jetstream_server.base.errors import ApiError, ConfigError
 from jetstream_server.config.changes import changes
 from jetstream_server.config.options import ServerOptions
@@ -106,7 +106,7 @@ class Server:
         self._announce()
         with contextlib.ExitStack() as stack:
             listeners = stack.enter_context(contextlib.closing(Listeners(options, self.log.write)))
-            node = self._make_node(listeners, clock)
+            node = self._make_node(listeners)
             node.started_at = clock.now()
             node.chronicle = SystemEvents(node, node.started_at)
             self.log.write("INF", f"  Name:     {node.name}")
@@ -171,7 +171,7 @@ class Server:
         for warning in self.options.warnings:
             self.log.write("WRN", warning)
 
-    def _make_node(self, listeners: Listeners, clock: SystemClock) -> Node:
+    def _make_node(self, listeners: Listeners) -> Node:
         options = self.options
         # Not seeded from the clock: two servers started together must not share identifiers.
         chance = random.Random(secrets.randbits(128))
@@ -184,7 +184,7 @@ class Server:
             Containment(note),
             port=listeners.port,
             store_dir=str(store_dir(options)),
-            clock=clock.now,
+            clock=elapsed_ns,
         )
         node.listener = _advertised(node, options)
         self._set_trace(node)

@@ -1,6 +1,7 @@
 """Time as the server sees it: integer nanoseconds since the Unix epoch, never going back.
 
-`Clock` is read once a turn, by `net/pump`; every state machine below is handed `now`.
+`Clock` is read once a turn, by `net/pump`; every state machine below is handed `now`. How long a
+turn has taken so far the node asks `elapsed_ns`, if it is given that.
 """
 
 from __future__ import annotations
@@ -27,6 +28,9 @@ UNITS_NS = {
     "m": MINUTE,
     "h": HOUR,
 }
+
+
+elapsed_ns = time.monotonic_ns  # since any moment
 
 
 class Clock(Protocol):

@@ -601,7 +601,6 @@ class Catalog:
         ready = context.ready
         enough = output.delivered_bytes + TURN_BYTES
         enough_messages = output.delivered_messages + TURN_MESSAGES
-        workload.look_at_clock()
         enough_units = workload.used + workload.timer_units
         # Who is woken meanwhile comes behind those that wait, of whom there may be very many.
         for runnable in list(islice(ready, ADVANCED_OF_TURN_MAX)):
@@ -614,7 +613,8 @@ class Catalog:
             if runnable in ready:
                 del ready[runnable]
                 self._guarded(runnable.advance, now)
-                workload.look_at_clock()
+                if ready:
+                    workload.look_at_clock()
         if ready:
             output.stir()
 
