@@ -24,7 +24,8 @@ from jetstream_server.node.session import Session
 OPS_OF_SESSION_MAX = 500
 OPS_OF_SESSION_MIN = 4
 # By the clock: so long all may take for each operation of a turn, of which most take a tenth of
-# that; and so long each of the groups into which they fall has in any case.
+# that; and so long each of the groups into which they fall has in any case, and once more those who
+# say little and were not put off, as whoever was put off may take all of it.
 OP_NS = 20_000
 GROUP_NS = 2_500_000
 LITTLE_BYTES = 1024  # it is little for who has said no more
@@ -126,15 +127,22 @@ class SessionQueue:
         over_at = clock() + left * OP_NS
         heard_late: list[Session] = []
         most = min(max(left // len(fresh), OPS_OF_SESSION_MIN), OPS_OF_SESSION_MAX)
-        unheard = iter(fresh)
+        unheard, is_over, passed_over = iter(fresh), False, list[Session]()
         for session in unheard:
+            if is_over and session.is_put_off:
+                passed_over.append(session)
+                continue
             if deliveries.are_spent:
                 heard_late.append(session)
             left -= hear(session, min(most, left), now)
-            if left <= 0 or clock() >= over_at:
+            if left <= 0:
                 break
+            if clock() >= over_at:
+                if is_over:
+                    break
+                is_over, over_at = True, clock() + GROUP_NS
         self._passed_over = 0
-        unheard_sessions = tuple(unheard)
+        unheard_sessions = (*passed_over, *unheard)
         if not unheard_sessions and not self._fresh:  # all were heard, and nobody has more
             self.is_any = False
         else:
@@ -164,6 +172,7 @@ class SessionQueue:
         left, reserve, clock = self._ops_max, 0, self._clock
         over_at = clock() + left * OP_NS
         heard_late: list[Session] = []
+        passed_over: list[Session] = []
         is_passed_over = bool(waiting)
         for number, (sessions, unheard) in enumerate(groups):
             if not sessions:
@@ -180,16 +189,23 @@ class SessionQueue:
             share = max((left - reserve) // len(sessions), OPS_OF_SESSION_MIN)
             most = min(share, OPS_OF_SESSION_MAX)
             until = max(over_at - reserve * OP_NS, clock() + GROUP_NS)
+            is_over = False
             while left > reserve and (session := next(unheard, None)) is not None:
+                if is_over and session.is_put_off:
+                    passed_over.append(session)
+                    continue
                 is_passed_over &= sessions is not waiting
                 if deliveries.are_spent:
                     heard_late.append(session)
                 left -= hear(session, min(most, left - reserve), now)
                 if clock() >= until:
-                    break
+                    if is_over or sessions is not little:
+                        break
+                    is_over, until = True, clock() + GROUP_NS
         if not is_short:
             self._passed_over = self._passed_over + 1 if is_passed_over else 0
-        self._note_more(heard_late, late_left, chain(waiting_left, much_left, little_left))
+        left_over = chain(passed_over, waiting_left, much_left, little_left)
+        self._note_more(heard_late, late_left, left_over)
 
     def _note_more(
         self, heard_late: list[Session], late_left: Iterable[Session], left: Iterable[Session]
