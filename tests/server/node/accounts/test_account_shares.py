@@ -222,6 +222,20 @@ def test_after_a_flush_there_is_a_part_of_what_a_turn_has_and_no_more_than_was_l
     assert shares.are_spent
 
 
+@pytest.mark.parametrize("what", ["_steps_left", "_bytes_left", "_messages_left", "_units_left"])
+def test_of_each_there_is_a_part_after_a_flush(what: str) -> None:
+    workload = Workload(60)
+    shares = AccountShares(workload)
+    workload.begin()
+    shares.follow()
+    whole = getattr(shares, what)
+    shares.shorten()
+    assert 0 < getattr(shares, what) == whole // PART_OF_FRESH
+    setattr(shares, what, 1)
+    shares.shorten()
+    assert getattr(shares, what) == 1, "no more than was left"
+
+
 def test_what_an_answer_reports_is_saved_before_it_leaves_whoever_has_no_time(
     node: Any, clients: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
