@@ -141,6 +141,7 @@ def test_there_are_rows():
         ("one atomic batch", counter._UNITS_OF_BATCH_MAX * counter._BYTES_OF_UNIT),
         ("compressed for WebSocket", deflating.BYTES_OF_TURN),
         ("Timed requests", service_replies.TIMEOUTS_OF_TURN_MAX),
+        ("Timed requests", service_replies.TIMEOUTS_OF_PIECE),
         ("What is moved in one piece", numbered.PAGE_MAX),
         ("Filters of consumers", filter_index.NOTED_MAX),
         ("Acks in a turn", workload.UNITS_OF_TURN * ack._ODD_OF_UNIT),

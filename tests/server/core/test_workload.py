@@ -329,3 +329,18 @@ def test_between_two_turns_there_is_a_part_of_the_time() -> None:
     assert workload.used == 2
     workload.begin(has_fresh=True)
     assert workload.timer_units == UNITS_OF_TIMERS and not workload.is_short
+
+
+def test_who_got_something_that_counted_for_nothing_is_new_in_the_next_turn() -> None:
+    """Else it would be behind all others for as long as nothing counts."""
+    workload = Workload(10)
+    workload.begin()
+    assert workload.takes(0, "a")
+    workload.end()
+    workload.begin()
+    heard: list[str] = []
+    workload.spend(10, "b")
+    for client in ("b", "a"):
+        workload.wait(lambda client=client: heard.append(client), client)  # type: ignore[misc]
+    workload.begin()
+    assert heard == ["a", "b"]

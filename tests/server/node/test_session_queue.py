@@ -383,3 +383,23 @@ def test_whoever_was_put_off_does_not_take_the_time_of_who_says_little(turns, is
     assert (first.ops, second.ops, quiet.ops) == (0, 1, 0)
     turns.take()
     assert second.ops == 0
+
+
+def test_those_who_were_late_leave_others_half_of_the_time_by_the_clock(turns):
+    """Not only half of the operations: theirs may be the ones that take long."""
+    turns.late_after = 0
+    late = [Said(2 * OPS_OF_SESSION_MAX) for _ in range(40)]
+    turns.come(*late)
+    turns.take()
+    assert list(turns.queue._late) == late
+    much = [Said(LITTLE_BYTES // OP_BYTES + 1) for _ in range(40)]
+    turns.come(*much)
+    heard: list[Said] = []
+
+    def hear(session: Said, ops_max: int, now: int) -> int:
+        turns.ns += TURN * OP_NS // 20
+        heard.append(session)
+        return 1
+
+    turns.queue.take_turn(hear, Time(), 0)  # type: ignore[arg-type]
+    assert heard == late[:10] + much[:10]

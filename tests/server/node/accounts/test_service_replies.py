@@ -7,6 +7,8 @@ from random import Random
 
 import pytest
 from jetstream_server.base.clock import SECOND
+from jetstream_server.core.containment import UNCONTAINED
+from jetstream_server.core.deliveries import TURN_NS, Deliveries
 from jetstream_server.core.subscription import Stretch, Subscription
 from jetstream_server.node.accounts import service_replies
 from jetstream_server.node.accounts.account import Account
@@ -195,6 +197,25 @@ def test_what_is_due_together_is_told_in_turns_and_in_order(accounts, monkeypatc
     assert [len(each) for each in told] == [4, 4, 2] and len(a.replies) == 0
     starts = [start for each in told for start in each]
     assert starts == sorted(starts) and len(set(starts)) == 10
+
+
+def test_what_is_due_together_is_told_as_far_as_the_turn_has_time_by_the_clock(monkeypatch):
+    """Three hundred took 6 ms, and twice that at times, behind as much that clients had said."""
+    monkeypatch.setattr(service_replies, "TIMEOUTS_OF_TURN_MAX", 10)
+    monkeypatch.setattr(service_replies, "TIMEOUTS_OF_PIECE", 4)
+    ns = 0
+    deliveries = Deliveries((), lambda: ns)
+    a, b = (Account(name, Random(1), {}, UNCONTAINED, deliveries) for name in "AB")
+    for _ in range(30):
+        timed(a, b)
+    a.replies.run(2 * SECOND)
+    assert len(metrics(a)) == 10
+    ns = TURN_NS
+    a.replies.run(2 * SECOND)
+    assert len(metrics(a)) == 4, "a little always, or it would never be told"
+    deliveries.begin()
+    a.replies.run(2 * SECOND)
+    assert len(metrics(a)) == 10
 
 
 def test_what_is_due_and_waits_is_told_even_if_more_is_asked_or_answered(accounts):
