@@ -100,7 +100,7 @@ class AccountLimitClaims(StorageLimits):
     leaf: ClaimInteger = 0
     tiered_limits: Annotated[
         Mapping[str, StorageLimits], BeforeValidator(lambda given: by_name(dict, {}, given))
-    ] = Field(default={})
+    ] = Field(default_factory=dict)
 
     @property
     def has_jetstream(self) -> bool:
@@ -171,7 +171,7 @@ class ExportClaims(_LinkClaims):
     """What an account offers."""
 
     token_req: ClaimFlag = False
-    revocations: ClaimCounts = Field(default={})
+    revocations: ClaimCounts = Field(default_factory=dict)
     response_type: str = ""
     response_threshold: ClaimInteger = 0
     service_latency: LatencyClaims | None = None
@@ -355,7 +355,7 @@ class _AccountBody(Claims):
     exports: ClaimList[ExportClaims] = ()
     limits: AccountLimitClaims = AccountLimitClaims()
     signing_keys: Mapping[str, UserScope | None] = {}
-    revocations: ClaimCounts = Field(default={})
+    revocations: ClaimCounts = Field(default_factory=dict)
     default_permissions: PermissionClaims = PermissionClaims()
     mappings: Annotated[Mapping[str, ClaimList[MappingClaims]], BeforeValidator(_listed)] = {}
     tags: ClaimTexts = ()

@@ -123,7 +123,8 @@ class _Known:
 
 
 def export_overlaps(kind: str, subjects: Sequence[str]) -> Iterator[str]:
-    """Yield which exports of one kind contain another one."""
+    """Yield which exports of one kind contain another one, and an empty text after each thing that
+    was looked at."""
     known = _Known(_StepsLeft())
     contained: dict[str, str] = {}
     subjects = [each for each in subjects if len(each) <= SUBJECT_MAX]
@@ -131,10 +132,12 @@ def export_overlaps(kind: str, subjects: Sequence[str]) -> Iterator[str]:
     try:
         for subject in subjects:
             known.add(subject)
+            yield ""
         for subject in subjects:
             for outer in known.around(subject):
                 if outer != subject or times[subject] > 1:
                     contained.setdefault(outer, subject)
+            yield ""
     except _IndistinctError:
         yield f"the {kind} exports have more subjects than can be compared"
     for outer, inner in contained.items():

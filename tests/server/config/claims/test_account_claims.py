@@ -335,7 +335,7 @@ def test_mistakes_are_looked_for_in_steps(credentials):
     link = {"type": "service", "subject": "a.b", "account": "x"}
     for fields, count in (
         ({"imports": [link | {"subject": f"a.{n}"} for n in range(300)]}, 300),
-        ({"exports": [link | {"subject": f"a.{n}"} for n in range(300)]}, 300),
+        ({"exports": [link | {"subject": f"a.{n}"} for n in range(300)]}, 900),
         ({"mappings": {f"a.{n}": [{"subject": "b"}] for n in range(300)}}, 300),
         ({"default_permissions": {"pub": {"allow": ["a"] * 300, "deny": ["b"] * 300}}}, 600),
         ({"signing_keys": [f"x{n}" for n in range(300)]}, 300),
