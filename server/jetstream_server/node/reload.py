@@ -27,6 +27,7 @@ from jetstream_server.protocol.errors import Fault
 
 _GONE = "Client Closed"
 _UNITS_OF_ACCOUNT = 8  # of some microseconds
+_USERS_AT_ONCE = 100  # that are compared with those before, one in a unit
 _SUBJECTS_OF_SESSION = 8  # that a JWT permits or denies; to look at them takes as long as the rest
 
 
@@ -39,9 +40,13 @@ class Arrangement:
 
     Args:
         options: the configuration that says it.
+
+    Attributes:
+        changed: the names of those that are not what they were, users included.
     """
 
     def __init__(self, node: Node, options: ServerOptions) -> None:
+        self.changed: set[str] = set()
         self._node = node
         self._system_account = options.system_account
         self._configured = accounts_of(options)
@@ -65,6 +70,10 @@ class Arrangement:
             if each:
                 made = yield from _mappings(node, name, each, configured.get(name))
                 self._mappings[name] = made
+        before = accounts_of(node.options)
+        for name in before.keys() | configured.keys():
+            if (yield from _differ(before.get(name), configured.get(name))):
+                self.changed.add(name)
         accounts = self._accounts = dict(node.accounts)
         for name in (*configured, self._system_account):
             if name not in accounts:
@@ -116,6 +125,26 @@ def arrange_accounts(node: Node, options: ServerOptions) -> None:
     arrangement.follow()
 
 
+def _differ(
+    before: AccountOptions | None, after: AccountOptions | None
+) -> Generator[int, None, bool]:
+    """Tell whether an account is not what it was. To compare five thousand users takes 15 ms."""
+    yield 1
+    if before is after:
+        return False
+    if before is None or after is None or len(before.users) != len(after.users):
+        return True
+    yield _UNITS_OF_ACCOUNT
+    if replace(before, users=()) != replace(after, users=()):
+        return True
+    for at in range(0, len(before.users), _USERS_AT_ONCE):
+        some = slice(at, at + _USERS_AT_ONCE)
+        yield _USERS_AT_ONCE
+        if before.users[some] != after.users[some]:
+            return True
+    return False
+
+
 def _mappings(
     node: Node, name: str, configured: Sequence[SubjectMapping], options: AccountOptions | None
 ) -> Generator[int, None, SubjectMappings]:
@@ -165,10 +194,8 @@ def reload(
     are_claimed = options.operator is not None and (
         replace(options, accounts=node.options.accounts) == node.options
     )
-    for name, account in node.accounts.items():
-        old, new = before.get(name), after.get(name)
-        if old is not new and old != new:
-            account.updated_at = now
+    for name in arrangement.changed & node.accounts.keys():
+        node.accounts[name].updated_at = now
     node.authenticator = authenticator
     node.options = options
     node.reloaded_at = now

@@ -311,3 +311,31 @@ def test_reloads_that_follow_each_other_have_all_imports_joined(node, connect, m
         n.say(b"")
     n.say(b"PUB ev.2 1\r\ny\r\nPUB x 1\r\nz\r\n")
     assert [client.read().count(b"MSG") for client in clients] == [2] * 4
+
+
+@pytest.mark.parametrize("at", [None, 0, 99, 100, 250, 299])
+def test_whether_an_account_is_what_it_was_is_found_out_in_steps(node, at):
+    """To compare five thousand users with those before took 15 ms, at the moment of the change."""
+    names = [f"u{number}" for number in range(300)]
+    follow(node, options(AccountOptions("A", users(*names)), AccountOptions("B"), *some(0)))
+    changed = list(users(*names))
+    if at is not None:
+        changed[at] = dataclasses.replace(changed[at], password="y")
+    new = options(AccountOptions("A", tuple(changed)), AccountOptions("D"), *some(1))
+    arrangement = Arrangement(node, new)
+    taken = list(arrangement.make())
+    assert max(taken) <= 100 and sum(taken) >= (100 if at == 0 else 300 if at is None else at)
+    expected = {"B", "D", "limited", "fewer", "other"} | ({"A"} if at is not None else set())
+    assert arrangement.changed == expected
+    reload(node, new, Authenticator(users_of(new)), 7, arrangement)
+    assert {each for each, account in node.accounts.items() if account.updated_at == 7} == expected
+
+
+def some(number):
+    """Return accounts that are the same, and others that are not, before and after."""
+    return (
+        AccountOptions("same", users("s"), max_payload=3),
+        AccountOptions("limited", users("l"), max_payload=number),
+        AccountOptions("fewer", users("f", "g")[number:]),
+        AccountOptions("other", users("one" if number else "two")),
+    )
