@@ -4,14 +4,23 @@ A server without a free descriptor cannot open a file, and a stream whose file c
 as good as broken. So clients are turned away while a few are still free. Where the system allows it
 there are many more descriptors than clients: the soft limit, often 1024, is raised to the hard one
 at the start, as in every program written in Go.
+
+The system keeps a table of them for each process, which is small at first and grows twofold. In a
+process with threads Linux waits for all processors then until nobody reads the old one: 10 to 20 ms
+each time, for whoever accepts a connection, and longer where much else runs. So it is large from
+the start on.
 """
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
 import resource
 
 RESERVED_MAX = 128
+# As many clients as may connect if nothing else is said; a table for them takes 0.5 MB.
+_TABLE_MAX = 1 << 16
 
 
 class Descriptors:
@@ -25,6 +34,16 @@ class Descriptors:
     def __init__(self) -> None:
         self.limit = _raised()
         self.reserved = min(RESERVED_MAX, self.limit // 2)
+
+    def make_room(self, handle: int) -> None:
+        """Have the table of descriptors be as large as it will have to be.
+
+        Args:
+            handle: any that is open.
+        """
+        last = min(self.limit, _TABLE_MAX) - 1
+        with contextlib.suppress(OSError):
+            os.close(fcntl.fcntl(handle, fcntl.F_DUPFD_CLOEXEC, last))
 
     def are_for_clients(self, number: int) -> bool:
         """Tell whether a client may have this one.

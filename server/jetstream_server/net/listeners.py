@@ -62,6 +62,7 @@ class Listeners:
         self._descriptors = Descriptors()
         self._had_room = True  # for a client, at the last look
         self._socket = self._bound(listening.bind(options.host, options.port))
+        self._descriptors.make_room(self._socket.fileno())
         _, self.port = listening.address_of(self._socket)
         self.websocket_url = ""
 

@@ -43,3 +43,14 @@ def test_most_are_given_out_before_they_are_scarce() -> None:
     found = Descriptors()
     found.limit, found.reserved = 500, 100
     assert not found.are_scarce(300) and found.are_scarce(301)
+
+
+def test_room_is_made_where_there_is_some(limits: tuple[int, int]) -> None:
+    found = Descriptors()
+    with open(os.devnull) as null:
+        before = found.next_number(null.fileno())
+        found.make_room(null.fileno())
+        assert found.next_number(null.fileno()) == before, "none is taken"
+        found.limit = limits[1] + 1
+        found.make_room(null.fileno())  # there are not so many
+        assert found.next_number(null.fileno()) == before
