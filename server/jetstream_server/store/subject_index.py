@@ -22,6 +22,10 @@ from jetstream_server.kernels.parts import PartedNames, PartedSequences
 from jetstream_server.store.ports import Census, Leftover
 
 _SWEEP_MIN = 1024  # names of subjects that are gone, before they are left out
+# Counters that are moved to larger room, in a millisecond; more are counted anew there, some
+# at a time as well: to move a million, and have the system find memory for them, takes 20 ms each
+# for counts, firsts and lasts.
+_MOVED_MAX = 1 << 16
 # Changes that are put together; more of them would be copied for milliseconds.
 _TOGETHER_MAX = 16_384
 _ANY_SEQ = (1 << 64) - 1
@@ -51,7 +55,8 @@ class SubjectIndex:
         self.names: list[bytes] = []
         self.listing = 0
         self._numbers: PartedNames[int] | None = None  # of those that were counted, if any
-        # By number; those beyond were never counted.
+        # By number; those beyond so many were never counted, and there is room for some more.
+        self._known = 0
         self._counts, self._firsts, self._lasts = array("Q"), array("Q"), array("Q")
         # To be counted again, in the order in which it was noted; a subject may be in several.
         self._changed: list[dict[bytes, None]] = []
@@ -84,7 +89,7 @@ class SubjectIndex:
         self._start_over()
 
     def _start_over(self) -> None:
-        self._counts, self._firsts, self._lasts = array("Q"), array("Q"), array("Q")
+        self._known = 0
         for changed in self._changed:
             self._let_go(changed)
         self._changed = []
@@ -95,9 +100,9 @@ class SubjectIndex:
         Args:
             changed: nobody else changes it any more.
         """
-        if self._counts and len(changed) + self._changes > len(self.names) + _TOGETHER_MAX:
+        if self._known and len(changed) + self._changes > len(self.names) + _TOGETHER_MAX:
             self._start_over()
-        if self._counts:
+        if self._known:
             self._note(changed)
         else:
             self._let_go(changed)  # all are yet to be counted
@@ -115,7 +120,9 @@ class SubjectIndex:
 
     def catch_up(self, subjects_max: int) -> bool:
         """Count the messages of up to so many subjects; tell whether all are counted."""
-        known = len(self._counts)
+        if len(self._counts) < len(self.names):
+            self._make_room()
+        known = self._known
         stop = min(len(self.names), known + subjects_max)
         self._take_in(known, stop)
         if stop < len(self.names):
@@ -123,14 +130,26 @@ class SubjectIndex:
         self._renew(subjects_max - (stop - known))
         return not self._changed
 
+    def _make_room(self) -> None:
+        """Have room for all that are listed, and for as many again."""
+        if self._known > _MOVED_MAX:
+            self._start_over()
+        size, known = 2 * len(self.names), self._known
+        counts, firsts, lasts = filters.room(size), filters.room(size), filters.room(size)
+        counts[:known] = self._counts[:known]
+        firsts[:known] = self._firsts[:known]
+        lasts[:known] = self._lasts[:known]
+        self._counts, self._firsts, self._lasts = counts, firsts, lasts
+
     def _take_in(self, start: int, stop: int) -> None:
         if self._numbers is None:
             self._numbers = PartedNames()
         names, get = self.names[start:stop], self._sequences.get
         held = [get(name) or _NONE for name in names]
-        self._counts.extend(map(len, held))
-        self._firsts.extend([next(iter(sequences), 0) for sequences in held])
-        self._lasts.extend([next(reversed(sequences), 0) for sequences in held])
+        self._counts[start:stop] = array("Q", map(len, held))
+        self._firsts[start:stop] = array("Q", [next(iter(sequences), 0) for sequences in held])
+        self._lasts[start:stop] = array("Q", [next(reversed(sequences), 0) for sequences in held])
+        self._known = stop
         again: dict[bytes, None] = {}
         for number in self._numbers.number_all(names, start):  # these have one already
             again[names[number - start]] = None
@@ -204,15 +223,16 @@ class SubjectIndex:
 
     def lasts(self, flags: bytearray) -> array[int]:
         """Return the last sequence of each subject of a set that has messages, rising."""
-        return filters.rising(self.present(flags), self._lasts)
+        self._catch_up()
+        return filters.lasts_of(flags, self._counts, self._lasts)
 
     def counts(self, flags: bytearray) -> dict[bytes, int]:
         """Return how many messages each subject of a set has, without those that have none."""
-        names, counts = self.names, self._counts
-        return {names[number]: counts[number] for number in self.present(flags)}
+        present, names, counts = self.present(flags), self.names, self._counts
+        return {names[number]: counts[number] for number in present}
 
     def census(self) -> Census:
         """Return all subjects with their counts."""
         self._catch_up()
         # Whoever has it may look at it for long, and the list may be let go meanwhile.
-        return Census(self.names[:], self._counts[:])
+        return Census(self.names[:], self._counts[: self._known])

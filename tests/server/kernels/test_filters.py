@@ -154,3 +154,39 @@ def test_keys_alone_rise(filters: Any, first: int, spread: int) -> None:
     assert list(filters.rising(array("I"), keys)) == []
     with pytest.raises(IndexError):
         filters.rising(array("I", [300]), keys)
+
+
+@pytest.mark.parametrize("first", [0, 63, (1 << 64) - 300_000])
+@pytest.mark.parametrize("spread", [1, 3, 64, 900])
+def test_last_sequences_of_a_set_rise(filters: Any, first: int, spread: int) -> None:
+    random = Random(spread)
+    for is_mixed in (False, True, True):
+        lasts = array("Q", [first + spread * number for number in range(300)])
+        if is_mixed:
+            random.shuffle(lasts)
+        flags = bytearray(random.choice(b"\0\1\1") for _ in range(250))
+        counts = array("Q", [random.choice([0, 1, 7]) for _ in range(290)])
+        wanted = [number for number in range(250) if flags[number] and counts[number]]
+        found = filters.lasts_of(flags, counts, lasts)
+        assert list(found) == sorted(lasts[number] for number in wanted)
+        assert found.typecode == "Q"
+        if is_mixed:
+            lasts[wanted[0]] = lasts[wanted[1]]  # some may be alike
+            found = filters.lasts_of(flags, counts, lasts)
+            assert list(found) == sorted(lasts[number] for number in wanted)
+    assert list(filters.lasts_of(b"", array("Q"), array("Q"))) == []
+    assert list(filters.lasts_of(b"\1\1", array("Q", [0, 0]), array("Q", [0, 0]))) == []
+    if filters.__name__ != filters_pure.__name__:  # which cannot read on
+        for counts, lasts in (
+            (array("Q", [1]), array("Q", [1, 2])),
+            (array("Q", [1, 1]), array("Q", [1])),
+        ):
+            with pytest.raises(IndexError):
+                filters.lasts_of(b"\1\1", counts, lasts)
+
+
+def test_room_takes_counters(filters: Any) -> None:
+    room = filters.room(3)
+    room[0:3] = array("Q", [1, 2, (1 << 64) - 1])
+    assert (list(room), room.typecode) == ([1, 2, (1 << 64) - 1], "Q")
+    assert len(filters.room(0)) == 0

@@ -40,6 +40,7 @@ from jetstream_server.jetstream.consumers.consumer_creation import (
 )
 from jetstream_server.jetstream.consumers.consumer_info import pause_left_ns
 from jetstream_server.jetstream.consumers.halted_consumer import HaltedConsumer
+from jetstream_server.jetstream.consumers.memory_ahead import memory_for
 from jetstream_server.jetstream.consumers.origin_consumer import (
     check_identity,
     stream_identity,
@@ -221,7 +222,7 @@ def _creation(
     catalog: Catalog, request: Request, body: CreateConsumerRequest, config: ConsumerConfig
 ) -> Iterator[dict[str, Any] | None]:
     """Make a consumer, with pauses if very much has to be looked at first."""
-    compared = None
+    compared, memory = None, None
     stream = catalog.streams.get(body.stream_name)  # if it is missing, that is refused in due order
     if stream is not None and not stream.store.offline:
         # Holding the set keeps what is found out about it.
@@ -239,11 +240,14 @@ def _creation(
                 raise  # else it was deleted meanwhile, and its store answers nobody
         if has_paused:
             yield None
+        if config.deliver_policy == "last_per_subject":
+            memory = yield from memory_for(stream.store.state().num_subjects)
         # Others may have been made meanwhile.
         while stream := catalog.streams.get(body.stream_name):
             compared = yield from compare_filters(stream, config)
             if catalog.streams.get(body.stream_name) is stream:
                 break
+    del memory  # the last sequences need it now
     answer = _create_now(catalog, request, body, config, compared)
     has_filter = bool(config.filter_subjects or config.filter_subject)
     if stream is not None and (has_filter or config.deliver_policy == "last_per_subject"):

@@ -9,6 +9,7 @@ from jetstream_server.kernels.twins import adopt
 if TYPE_CHECKING:
     from jetstream_server.kernels.filters.pure import (
         among,
+        lasts_of,
         mark,
         mark_stored,
         newest,
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
         order,
         present,
         rising,
+        room,
         spread,
         total,
     )
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = [
     "TWIN",
     "among",
+    "lasts_of",
     "mark",
     "mark_stored",
     "newest",
@@ -30,6 +33,7 @@ __all__ = [
     "order",
     "present",
     "rising",
+    "room",
     "spread",
     "total",
 ]

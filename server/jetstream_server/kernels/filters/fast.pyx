@@ -300,51 +300,9 @@ def order(const unsigned int[::1] numbers, array.array keys not None):
 cdef uint64_t _BITS_OF_KEY = 64
 
 
-def rising(const unsigned int[::1] numbers, array.array keys not None):
-    """Keys that are close to each other and all different, as the last sequences of subjects are,
-    are marked by a bit each and found in their order."""
-    cdef Py_ssize_t index, size = numbers.shape[0], known = len(keys), found = 0
-    cdef uint64_t lowest = <uint64_t>-1, highest = 0, key, before = 0, word, base, span, at
-    cdef uint64_t* bits
-    cdef bint is_rising = True, is_alike = False
-    cdef array.array ordered
-    if keys.typecode != "Q":
-        raise ValueError("keys are of type Q")
-    for index in range(size):
-        if <Py_ssize_t>numbers[index] >= known:
-            raise IndexError("subject id beyond the keys")
-        key = keys.data.as_ulonglongs[numbers[index]]
-        lowest = min(lowest, key)
-        highest = max(highest, key)
-        is_rising = is_rising and key >= before
-        before = key
-    span = highest - lowest
-    if not is_rising and span // _BITS_OF_KEY >= <uint64_t>size:
-        return order(numbers, keys)[1]
-    ordered = array.clone(_KEYS, size, False)
-    if is_rising:
-        for index in range(size):
-            ordered.data.as_ulonglongs[index] = keys.data.as_ulonglongs[numbers[index]]
-        return ordered
-    bits = <uint64_t*>calloc(span // 64 + 1, sizeof(uint64_t))
-    if bits == NULL:
-        raise MemoryError()
-    for index in range(size):
-        at = keys.data.as_ulonglongs[numbers[index]] - lowest
-        word = <uint64_t>1 << (at & 63)
-        if bits[at >> 6] & word:
-            is_alike = True
-            break
-        bits[at >> 6] |= word
-    if not is_alike:
-        for at in range(span // 64 + 1):
-            word, base = bits[at], lowest + (at << 6)
-            while word:
-                ordered.data.as_ulonglongs[found] = base + _lowest_bit(word)
-                found += 1
-                word &= word - 1
-    free(bits)
-    return order(numbers, keys)[1] if is_alike else ordered
+def room(Py_ssize_t count):
+    """Memory that nobody has written to yet costs nothing until somebody does."""
+    return array.clone(_KEYS, count, False)
 
 
 cdef inline uint64_t _lowest_bit(uint64_t word) noexcept nogil:
@@ -357,6 +315,84 @@ cdef inline uint64_t _lowest_bit(uint64_t word) noexcept nogil:
         word >>= 1
         place += 1
     return place
+
+
+cdef bint _sort(array.array keys, Py_ssize_t size, uint64_t lowest, uint64_t highest) except -1:
+    """Bring keys that are close to each other and all different, as the last sequences of subjects
+    are, into their order: each is marked by a bit. Return False, and change nothing, if they are
+    not so."""
+    cdef Py_ssize_t index, found = 0
+    cdef uint64_t at, word, base, span = highest - lowest
+    cdef uint64_t* bits
+    cdef bint is_alike = False
+    if span // _BITS_OF_KEY >= <uint64_t>size:
+        return False
+    bits = <uint64_t*>calloc(span // 64 + 1, sizeof(uint64_t))
+    if bits == NULL:
+        raise MemoryError()
+    for index in range(size):
+        at = keys.data.as_ulonglongs[index] - lowest
+        word = <uint64_t>1 << (at & 63)
+        if bits[at >> 6] & word:
+            is_alike = True
+            break
+        bits[at >> 6] |= word
+    if not is_alike:
+        for at in range(span // 64 + 1):
+            word, base = bits[at], lowest + (at << 6)
+            while word:
+                keys.data.as_ulonglongs[found] = base + _lowest_bit(word)
+                found += 1
+                word &= word - 1
+    free(bits)
+    return not is_alike
+
+
+def rising(const unsigned int[::1] numbers, array.array keys not None):
+    cdef Py_ssize_t index, size = numbers.shape[0], known = len(keys)
+    cdef uint64_t lowest = <uint64_t>-1, highest = 0, key, before = 0
+    cdef bint is_rising = True
+    cdef array.array ordered
+    if keys.typecode != "Q":
+        raise ValueError("keys are of type Q")
+    ordered = array.clone(_KEYS, size, False)
+    for index in range(size):
+        if <Py_ssize_t>numbers[index] >= known:
+            raise IndexError("subject id beyond the keys")
+        key = keys.data.as_ulonglongs[numbers[index]]
+        lowest = min(lowest, key)
+        highest = max(highest, key)
+        is_rising = is_rising and key >= before
+        before = key
+        ordered.data.as_ulonglongs[index] = key
+    if is_rising or _sort(ordered, size, lowest, highest):
+        return ordered
+    return order(numbers, keys)[1]
+
+
+def lasts_of(const uint8_t[::1] flags, array.array counts not None, array.array lasts not None):
+    cdef Py_ssize_t index, size = 0, found = 0
+    cdef uint64_t lowest = <uint64_t>-1, highest = 0, key, before = 0
+    cdef bint is_rising = True
+    cdef array.array ordered
+    _check(flags.shape[0], counts)
+    _check(flags.shape[0], lasts)
+    for index in range(flags.shape[0]):
+        if flags[index] and counts.data.as_ulonglongs[index]:
+            size += 1
+    ordered = array.clone(_KEYS, size, False)
+    for index in range(flags.shape[0]):
+        if flags[index] and counts.data.as_ulonglongs[index]:
+            key = lasts.data.as_ulonglongs[index]
+            lowest = min(lowest, key)
+            highest = max(highest, key)
+            is_rising = is_rising and key >= before
+            before = key
+            ordered.data.as_ulonglongs[found] = key
+            found += 1
+    if is_rising or _sort(ordered, size, lowest, highest):
+        return ordered
+    return order(present(flags, counts, lasts, 0, <uint64_t>-1), lasts)[1]
 
 
 def among(const unsigned int[::1] numbers, Py_ssize_t known):

@@ -83,6 +83,17 @@ def rising(numbers: Ids, keys: array[int]) -> array[int]:
     return array("Q", sorted(map(keys.__getitem__, numbers)))
 
 
+def lasts_of(flags: bytes | bytearray, counts: array[int], lasts: array[int]) -> array[int]:
+    """Return the `lasts` of the subjects of a set that have messages, `array('Q')`, rising."""
+    held = [last for flag, count, last in zip(flags, counts, lasts, strict=False) if flag and count]
+    return array("Q", sorted(held))
+
+
+def room(count: int) -> array[int]:
+    """Return counters, `array('Q')`, for so many subjects; what they say is nothing yet."""
+    return array("Q", bytes(8 * count))
+
+
 def among(numbers: Ids, known: int) -> bytearray:
     """Return the flags of a set of subjects given by their ids, of `known` ids in all."""
     flags = bytearray(known)
