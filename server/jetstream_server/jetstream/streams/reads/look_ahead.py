@@ -8,7 +8,7 @@ from jetstream_server.store.ports import MessageStore, SubjectFilter
 
 # Each in some milliseconds.
 DECIDED_AT_ONCE = 100_000  # subjects that are compared with a filter
-COUNTED_AT_ONCE = 5_000  # whose messages are counted
+COUNTED_AT_ONCE = 2_500  # whose messages are counted
 _COST_OF_MANY = 128  # subjects in whose time one is compared with very many wildcards
 
 
