@@ -9,6 +9,7 @@ from itertools import pairwise
 import pytest
 from jetstream_server.base.clock import SECOND
 from jetstream_server.core.deliveries import DELIVERIES_OF_TURN_MAX
+from jetstream_server.core.workload import PART_OF_FRESH, UNITS_OF_TIMERS
 from jetstream_server.jetstream.api.dispatch import Api
 from jetstream_server.jetstream.catalog.catalog import Catalog
 from jetstream_server.node import node as node_module
@@ -46,6 +47,35 @@ def test_what_need_not_wait_leaves_at_once(node, make_client):
     account.stir()
     node.run(client.now)
     assert client.read() == b"MSG news 1 3\r\nnow\r\n"
+
+
+@pytest.mark.parametrize("has_run", [False, True])
+def test_what_a_flush_sets_off_has_a_part_of_the_time_of_a_turn(node, has_run):
+    """A turn comes before it, and another one behind it."""
+    seen = []
+
+    def runs(name):
+        def run(now):
+            seen.append((name, node.workload.used, node.workload.timer_units))
+            node.workload.spend(UNITS_OF_TIMERS / 3)
+
+        return run
+
+    if has_run:
+        node.accounts["$G"].stir()
+    node.run(SECOND)
+    node.workload.spend(50)
+    for name in "ABCDE":
+        account = node.add_account(name)
+        account.run = runs(name)
+        account.stir()
+    node.release([], SECOND)
+    assert seen == [("A", 0, UNITS_OF_TIMERS / PART_OF_FRESH)]
+    node.run(SECOND)
+    assert [name for name, _, _ in seen] == ["A", "B", "C", "D"]
+    assert all(units == UNITS_OF_TIMERS for _, _, units in seen[1:])
+    node.run(SECOND)
+    assert seen[4][0] == "E"
 
 
 def test_connections_beyond_the_limit_are_told_so(make_node, make_client, options):

@@ -47,6 +47,7 @@ class AccountShares:
 
     def shorten(self) -> None:
         """There is no more than a short turn's time, and no more than was left."""
+        self.follow()
         left = self._steps_left, self._bytes_left, self._messages_left, self._units_left
         self._steps_left = min(left[0], STEPS_OF_TURN_MAX // PART_OF_FRESH)
         self._bytes_left = min(left[1], DELIVERED_OF_TURN_MAX // PART_OF_FRESH)

@@ -17,6 +17,7 @@ from jetstream_server.core import subject as subjects
 from jetstream_server.core import transform as transforms
 from jetstream_server.core.sublist import Sublist
 from jetstream_server.core.subscription import Stretch, Subscription
+from jetstream_server.core.workload import UNIT_NS, UNITS_OF_TIMERS, UNITS_OF_TURN, Workload
 from jetstream_server.jetstream.catalog import catalog as catalogs
 from jetstream_server.jetstream.catalog import outages
 from jetstream_server.jetstream.catalog.catalog import Catalog
@@ -455,6 +456,30 @@ def test_nobody_delivers_while_much_waits_for_a_flush_but_timers_run() -> None:
     assert catalog.next_deadline() == 0
     catalog.run(START)
     assert log == ["tick due", "advance a"]
+
+
+@pytest.mark.parametrize("what", ["tick", "advance"])
+def test_what_takes_long_by_the_clock_leaves_the_others_to_the_next_turn(what: str) -> None:
+    """Each may count for nothing, and take longer than a turn."""
+    catalog, log, ns = make_catalog(), [], [0]
+    workload = catalog.context.workload = Workload(UNITS_OF_TURN, lambda: ns[0])
+
+    class Long(Runnable):
+        def advance(self, now: int) -> None:
+            super().advance(now)
+            ns[0] += UNITS_OF_TIMERS * 2 // 3 * UNIT_NS
+
+        tick = advance
+
+    for name in "abcde":
+        if what == "tick":
+            catalog.context.deadlines.schedule(Long(log, name), START)
+        else:
+            catalog.context.wake(Long(log, name))
+    for heard in ("ab", "abcd", "abcde"):
+        workload.begin()
+        catalog.run(START)
+        assert log == [f"advance {name}" for name in heard]
 
 
 def test_who_wakes_while_others_deliver_goes_next_turn() -> None:
