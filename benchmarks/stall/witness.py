@@ -3,9 +3,9 @@ clients sign in at a steady rate (`sign_ins.py`).
 
 It sends by the clock and not when the last answer has come, and a wait is counted from when the
 request should have gone out: so a server that says nothing for a second has kept waiting everybody
-who came in that second, and not one request. It runs in a process of its own, ahead of others where
-the system allows that, so that a client that works hard does not slow down the measurement: what the
-two of them have of the processors is nothing that the server decides.
+who came in that second, and not one request. It runs in a process of its own, ahead of others
+where the system allows that, so that a client that works hard does not slow down the measurement:
+what the two of them have of the processors is nothing that the server decides.
 """
 
 from __future__ import annotations
