@@ -44,6 +44,10 @@ from jetstream_server.store.disk.commit import Flush, GroupCommit
 # Written in a turn, to all sockets together: what a flush releases for forty clients may be much,
 # and every byte is copied several times, which takes 3 ms for a megabyte.
 WRITTEN_BYTES_MAX = 4 * 1024 * 1024
+# By the clock as well: a megabyte takes several times as long where the system has yet to find the
+# memory for it. It is looked at after each write of so much.
+WRITTEN_NS = 8_000_000
+WRITTEN_TIMED_BYTES_MIN = 64 * 1024
 # As soon as a flush is over: to all together, and to whom. The rest is for the next turn, as the
 # loop may have come from one to this without looking at sockets.
 WRITTEN_AFTER_FLUSH_BYTES_MAX = 256 * 1024
@@ -299,6 +303,7 @@ class Pump:
     ) -> None:
         left, closings = bytes_max, CLOSED_AT_ONCE_MAX
         sessions = self.node.take_touched()
+        over_at = self.clock.now() + WRITTEN_NS if len(sessions) > 1 else 0
         late: dict[Session, None] = {}
         if len(sessions) > clients_max:
             sessions, late = share_out(sessions, clients_max)
@@ -318,9 +323,13 @@ class Pump:
                     continue
                 closings -= 1
             try:
-                left -= connection.write_output()
+                written_bytes = connection.write_output()
             except Exception as error:
                 self.node.containment.contain(error, now)
+                continue
+            left -= written_bytes
+            if written_bytes >= WRITTEN_TIMED_BYTES_MIN and self.clock.now() >= over_at:
+                left = 0
         if late:
             self.node.put_off(late)
             self.wake()

@@ -15,7 +15,7 @@ from jetstream_server.base.limits import UNFLUSHED_LOW_BYTES
 from jetstream_server.core.promises import PROMISED_UNITS_MAX
 from jetstream_server.jetstream.catalog.catalog import Catalog
 from jetstream_server.jetstream.configs.stream_config import StreamConfig
-from jetstream_server.net.pump import AFTER_FLUSH_OF_ONE_BYTES_MAX
+from jetstream_server.net.pump import AFTER_FLUSH_OF_ONE_BYTES_MAX, WRITTEN_NS
 from jetstream_server.node.session import Session
 from jetstream_server.store.disk.commit import GroupCommit
 from jetstream_server.store.disk.disk import OsDisk
@@ -355,6 +355,59 @@ def test_what_is_written_to_many_takes_turns(running, until, on_loop, monkeypatc
             assert await clients[4][0].readexactly(5) == b"+OK\r\n"
             pair = [8_000] * 4
             assert shares == [[*pair, 5], pair, pair, pair]
+            assert not served.node.touched
+
+    on_loop(main())
+
+
+@pytest.mark.parametrize("piece_bytes", [8_000, 7_000])
+def test_what_takes_long_to_write_leaves_the_others_to_the_next_turn(
+    running, on_loop, monkeypatch, piece_bytes
+):
+    """Four megabytes take 7 ms, and took 28 where the system had yet to find memory for them."""
+    monkeypatch.setattr("jetstream_server.net.client_connection._PIECE_BYTES", piece_bytes)
+    monkeypatch.setattr("jetstream_server.net.client_connection._PIECES_BYTES_MAX", piece_bytes)
+    monkeypatch.setattr("jetstream_server.net.pump.WRITTEN_TIMED_BYTES_MIN", 8_000)
+
+    async def main() -> None:
+        async with running() as served:
+            pump, shares, taken, ns = served.pump, [], [], 0
+            clients = [await served.connect() for _ in range(5)]
+            write, take, begun = pump._write, Session.take_output, pump.clock.now()
+
+            class Clock:
+                def now(self) -> int:
+                    return begun + ns
+
+            def counted(now: int, *bounds: int) -> None:
+                taken.clear()
+                write(now, *bounds)
+                if taken:
+                    shares.append([*taken])
+
+            def take_output(session: Session, bytes_max: int) -> bytes:
+                nonlocal ns
+                data = take(session, bytes_max)
+                taken.append(len(data))
+                ns += WRITTEN_NS if len(taken) == 2 else 0
+                return data
+
+            monkeypatch.setattr(pump, "clock", Clock())
+            monkeypatch.setattr(pump, "_write", counted)
+            monkeypatch.setattr(Session, "take_output", take_output)
+            for session in served.node.sessions.values():
+                is_last = session.cid == 5
+                for _ in range(1 if is_last else 8):
+                    session.outbox.put(b"+OK\r\n" * (1 if is_last else 200))
+                served.node.note_output(session)
+            pump.wake()
+            for reader, _ in clients[:4]:
+                assert await reader.readexactly(8_000)
+            assert await clients[4][0].readexactly(5) == b"+OK\r\n"
+            if piece_bytes == 8_000:
+                assert shares == [[8_000, 8_000, 5], [8_000, 8_000]]
+            else:  # each write is too little to look at the clock for
+                assert shares == [[7_000] * 4 + [5], [1_000] * 4]
             assert not served.node.touched
 
     on_loop(main())
