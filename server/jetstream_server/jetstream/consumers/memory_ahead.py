@@ -28,6 +28,7 @@ def memory_for(count: int) -> Generator[None, None, array[int] | None]:
     """
     if count <= FOUND_AT_ONCE:
         return None
+    yield  # of a thousand requests that wait for their turn none is to hold any
     memory = filters.room(count)
     for start in range(0, count, FOUND_AT_ONCE):
         stop = min(start + FOUND_AT_ONCE, count)

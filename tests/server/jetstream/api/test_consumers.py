@@ -292,7 +292,7 @@ def test_memory_for_very_many_last_sequences_is_found_in_slices(
             each.tick(exchange.now)
         answer = next((data for name, data in exchange.sent() if name == b"_INBOX.1"), None)
     assert json.loads(answer)["num_pending"] == 35
-    assert (slices, len(found)) == ((4, 1) if policy == "last_per_subject" else (0, 0))
+    assert (slices, len(found)) == ((5, 1) if policy == "last_per_subject" else (0, 0))
 
 
 def test_a_page_of_long_consumers_is_shorter_and_says_so(api, monkeypatch):

@@ -6,6 +6,7 @@ from array import array
 
 import pytest
 from jetstream_server.jetstream.consumers.memory_ahead import FOUND_AT_ONCE, memory_for
+from jetstream_server.kernels import filters
 
 
 def found(count: int) -> tuple[int, array[int] | None]:
@@ -21,7 +22,7 @@ def found(count: int) -> tuple[int, array[int] | None]:
 
 @pytest.mark.parametrize(
     ("count", "steps"),
-    [(FOUND_AT_ONCE + 1, 2), (2 * FOUND_AT_ONCE, 2), (3 * FOUND_AT_ONCE - 1, 3)],
+    [(FOUND_AT_ONCE + 1, 3), (2 * FOUND_AT_ONCE, 3), (3 * FOUND_AT_ONCE - 1, 4)],
 )
 def test_all_of_it_is_written_to_in_steps(count: int, steps: int) -> None:
     taken, memory = found(count)
@@ -32,3 +33,11 @@ def test_all_of_it_is_written_to_in_steps(count: int, steps: int) -> None:
 @pytest.mark.parametrize("count", [0, 1, FOUND_AT_ONCE])
 def test_for_few_nothing_is_done(count: int) -> None:
     assert found(count) == (0, None)
+
+
+def test_the_first_step_holds_none_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A request does its first step before it waits for its turn, and a thousand may wait."""
+    asked: list[int] = []
+    monkeypatch.setattr(filters, "room", asked.append)
+    next(memory_for(2 * FOUND_AT_ONCE))
+    assert not asked
