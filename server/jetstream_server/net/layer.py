@@ -47,7 +47,7 @@ class Layer(Protocol):
         """
         ...
 
-    def send(self, data: bytes) -> None:
+    def send(self, data: bytes | memoryview) -> None:
         """Take what is to be sent; before the layer is set up it waits."""
         ...
 
@@ -98,7 +98,7 @@ class Stacked:
             raise LayerError(failures[0].reason, str(failures[0]), data) from failures[0]
         return data
 
-    def send(self, data: bytes) -> None:
+    def send(self, data: bytes | memoryview) -> None:
         """Pass bytes down."""
         self._upper.send(data)
 

@@ -54,7 +54,7 @@ class LayeredConnection(ClientConnection):
         self._credentials = credentials or {}
         self._is_undecided = False  # the next byte tells whether TLS begins
         self._has_greeted = False
-        self._held: list[bytes] = []  # what waits for that decision
+        self._held: list[bytes | memoryview] = []  # what waits for that decision
         self._is_mute = False
         self._timers: list[asyncio.TimerHandle] = []
 
@@ -211,7 +211,7 @@ class LayeredConnection(ClientConnection):
         self._session.close(reason)
         self._pump.wake()
 
-    def _write(self, data: bytes) -> None:
+    def _write(self, data: bytes | memoryview) -> None:
         if self._is_mute:
             return
         if self._layer is not None:
@@ -225,7 +225,7 @@ class LayeredConnection(ClientConnection):
             self._has_greeted = True
             self._send(data)
 
-    def _send(self, data: bytes) -> None:
+    def _send(self, data: bytes | memoryview) -> None:
         """Pass down bytes as they are."""
         super()._write(data)
 

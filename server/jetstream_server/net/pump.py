@@ -45,7 +45,8 @@ from jetstream_server.store.disk.commit import Flush, GroupCommit
 # and every byte is copied several times, which takes 3 ms for a megabyte.
 WRITTEN_BYTES_MAX = 4 * 1024 * 1024
 # By the clock as well: a megabyte takes several times as long where the system has yet to find the
-# memory for it. It is looked at after each write of so much.
+# memory for it. It is looked at after each piece for a client that takes several, and whenever so
+# much is written.
 WRITTEN_NS = 8_000_000
 WRITTEN_TIMED_BYTES_MIN = 64 * 1024
 # As soon as a flush is over: to all together, and to whom. The rest is for the next turn, as the
@@ -63,9 +64,9 @@ CLOSED_AT_ONCE_MAX = 100
 class Connection(Protocol):
     """The socket of one session."""
 
-    def write_output(self) -> int:
-        """Write some of the session's outbox, and tell how much; close afterwards if the session
-        says so."""
+    def write_output(self, over_at: int) -> int:
+        """Write some of the session's outbox until then, and tell how much; close afterwards if the
+        session says so."""
         ...
 
     def close(self) -> None:
@@ -303,7 +304,7 @@ class Pump:
     ) -> None:
         left, closings = bytes_max, CLOSED_AT_ONCE_MAX
         sessions = self.node.take_touched()
-        over_at = self.clock.now() + WRITTEN_NS if len(sessions) > 1 else 0
+        over_at, untimed_bytes = self.clock.now() + WRITTEN_NS, 0
         late: dict[Session, None] = {}
         if len(sessions) > clients_max:
             sessions, late = share_out(sessions, clients_max)
@@ -323,13 +324,16 @@ class Pump:
                     continue
                 closings -= 1
             try:
-                written_bytes = connection.write_output()
+                written_bytes = connection.write_output(over_at)
             except Exception as error:
                 self.node.containment.contain(error, now)
                 continue
             left -= written_bytes
-            if written_bytes >= WRITTEN_TIMED_BYTES_MIN and self.clock.now() >= over_at:
-                left = 0
+            untimed_bytes += written_bytes
+            if untimed_bytes >= WRITTEN_TIMED_BYTES_MIN:
+                untimed_bytes = 0
+                if self.clock.now() >= over_at:
+                    left = 0
         if late:
             self.node.put_off(late)
             self.wake()

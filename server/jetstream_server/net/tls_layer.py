@@ -31,7 +31,7 @@ class TlsLayer:
         self._unwrapping = unwrapping or Unwrapping()
         self._arrived, self._leaving = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._arrived, self._leaving, server_side=True)
-        self._waiting: list[bytes] = []
+        self._waiting: list[bytes | memoryview] = []
         self._has_failed = False
         self.is_established = False
         self.is_over = False
@@ -115,7 +115,7 @@ class TlsLayer:
             self.send(data)
         return True
 
-    def send(self, data: bytes) -> None:
+    def send(self, data: bytes | memoryview) -> None:
         """Encrypt, or keep until the handshake is over."""
         if not self.is_established:
             self._waiting.append(data)

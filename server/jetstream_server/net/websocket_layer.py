@@ -71,7 +71,7 @@ class WebsocketLayer:
         self._extensions: list[PerMessageDeflate] = []
         self._broken: BrokenFrameError | None = None
         self._has_ended = False
-        self._waiting: list[bytes] = []
+        self._waiting: list[bytes | memoryview] = []
         self._leaving: list[bytes] = []
 
     @property
@@ -133,7 +133,7 @@ class WebsocketLayer:
             self.send(each)
         return upgrade.rest
 
-    def send(self, data: bytes) -> None:
+    def send(self, data: bytes | memoryview) -> None:
         """Send bytes, or keep them until the connection is upgraded."""
         if self._frames is None:
             self._waiting.append(data)
@@ -146,7 +146,7 @@ class WebsocketLayer:
             if compressed < size:
                 self._add_frame(data[compressed:], [])
 
-    def _add_frame(self, data: bytes, extensions: list[PerMessageDeflate]) -> None:
+    def _add_frame(self, data: bytes | memoryview, extensions: list[PerMessageDeflate]) -> None:
         frame = Frame(Opcode.BINARY, data)
         self._leaving.append(frame.serialize(mask=False, extensions=extensions))
 

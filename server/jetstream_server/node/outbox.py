@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections import deque
 
 
@@ -10,15 +9,17 @@ class Outbox:
     """Bytes for one client's socket.
 
     Attributes:
-        parts: what has not been taken out yet, in order; each of whole protocol lines.
+        parts: what has not been taken out yet, in order; each of whole protocol lines, but for the
+            first, of which some may have been taken.
         backlog_bytes: how much of what was put in has not left the socket, as far as is known.
     """
 
-    __slots__ = ("_socket_bytes", "backlog_bytes", "parts")
+    __slots__ = ("_begin", "_socket_bytes", "backlog_bytes", "parts")
 
     def __init__(self) -> None:
         self.parts: deque[bytes] = deque()
         self.backlog_bytes = 0
+        self._begin = 0  # where in the first part
         self._socket_bytes = 0  # taken out, and not known to have left the socket
 
     def __len__(self) -> int:
@@ -35,26 +36,44 @@ class Outbox:
         self.backlog_bytes = backlog_bytes = self.backlog_bytes + len(data)
         return backlog_bytes
 
-    def take(self, bytes_max: int = sys.maxsize) -> bytes:
-        """Take out so many bytes, or more, if that is in the middle of a part.
+    def take(self) -> bytes:
+        """Take out all of it.
+
+        It counts as held by the socket until `socket_holds` says otherwise.
+        """
+        parts = self.parts
+        if self._begin:
+            parts[0] = parts[0][self._begin :]
+            self._begin = 0
+        data = parts[0] if len(parts) == 1 else b"".join(parts)
+        parts.clear()
+        self._socket_bytes += len(data)
+        return data
+
+    def take_piece(self, bytes_max: int) -> bytes | memoryview:
+        """Take out so many bytes, or all if that is less; what is part of a long one is not copied.
 
         They count as held by the socket until `socket_holds` says otherwise.
         """
-        parts = self.parts
-        if len(parts) == 1:
-            data = parts.popleft()
-        elif self.unsent_bytes <= bytes_max:
-            data = b"".join(parts)
-            parts.clear()
-        else:
-            taken, taken_bytes = [], 0
-            while taken_bytes < bytes_max:
-                part = parts.popleft()
-                taken.append(part)
-                taken_bytes += len(part)
-            data = b"".join(taken)
+        if self.backlog_bytes - self._socket_bytes <= bytes_max:
+            return self.take()
+        data = self._take_some(bytes_max)
         self._socket_bytes += len(data)
         return data
+
+    def _take_some(self, left_bytes: int) -> bytes | memoryview:
+        parts, taken = self.parts, list[bytes | memoryview]()
+        while left_bytes:
+            part, begin = parts[0], self._begin
+            if len(part) - begin > left_bytes:
+                self._begin = begin + left_bytes
+                taken.append(memoryview(part)[begin : self._begin])
+                break
+            taken.append(memoryview(part)[begin:] if begin else part)
+            left_bytes -= len(part) - begin
+            parts.popleft()
+            self._begin = 0
+        return taken[0] if len(taken) == 1 else b"".join(taken)
 
     def socket_holds(self, size: int) -> None:
         """Note how many bytes the socket has not sent yet."""
@@ -64,4 +83,5 @@ class Outbox:
     def drop(self) -> None:
         """Send nothing of it; it counts as backlog all the same."""
         self.parts.clear()
+        self._begin = 0
         self._socket_bytes = self.backlog_bytes

@@ -299,14 +299,16 @@ class Session:
         self.has_spoken = True
         (node.fed if self.is_connected else node.strangers).note(self)
 
-    def take_output(self, bytes_max: int = sys.maxsize) -> bytes:
-        """Return what is unsent, so many bytes or a little more; the caller tells the outbox what
-        becomes of them."""
+    def take_output(self) -> bytes:
+        """Return what is unsent; the caller tells the outbox what becomes of it."""
         self.has_spoken = False
-        data = self.outbox.take(bytes_max)
-        if self._node.protocol_trace is not None:
-            self._node.protocol_trace.left(self, data)
-        return data
+        return self.outbox.take()
+
+    def take_piece(self, bytes_max: int) -> bytes | memoryview:
+        """Return so many bytes of what is unsent, or all; the caller tells the outbox what becomes
+        of them."""
+        self.has_spoken = False
+        return self.outbox.take_piece(bytes_max)
 
     @property
     def backlog_bytes(self) -> int:
@@ -465,6 +467,8 @@ class Session:
             return
         node = self._node
         node.touched[self] = None
+        if node.protocol_trace is not None:
+            node.protocol_trace.left(self, data)
         if self.outbox.put(data) > node.options.max_pending and not self.closing:
             self._cut_off()
 
@@ -669,6 +673,8 @@ class Session:
         traffic.out_msgs += count
         traffic.out_bytes += content_bytes
         node.touched[self] = None
+        if node.protocol_trace is not None:
+            node.protocol_trace.left(self, data)
         if self.outbox.put(data) > node.options.max_pending:
             self._cut_off()
 

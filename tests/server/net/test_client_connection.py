@@ -219,7 +219,11 @@ def test_what_is_left_when_it_ends_is_written(running, until, on_loop, ends):
                 connection.close()
             else:
                 writer.write(b"NOPE\r\n")
-                await until(lambda: session.closing)
+                await until(lambda: session.cid not in served.node.sessions)
+                assert connection._transport.get_write_buffer_size() < 256 * 1024
+                writer.write_eof()  # which is not heard before it has taken all
+                connection.resume_reading()
+                await served.connect()
             writer.transport.resume_reading()
             said = await reader.read(-1)
             assert said[:unsent] == b"PING\r\n" * 4_500_000

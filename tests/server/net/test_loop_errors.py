@@ -64,7 +64,9 @@ def test_who_cannot_even_be_told_is_cut_off(running, on_loop, monkeypatch):
             witness = await opened(server)
             client = await server.connect()
             connection = list(server.pump.connections.values())[-1]
-            plant(monkeypatch, ClientConnection, "write_output", lambda self: self is connection)
+            plant(
+                monkeypatch, ClientConnection, "write_output", lambda self, *_: self is connection
+            )
             client[1].write(b"PING\r\n")
             assert await client[0].read() == b""
             assert await is_well(witness)

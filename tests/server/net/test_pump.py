@@ -15,8 +15,8 @@ from jetstream_server.base.limits import UNFLUSHED_LOW_BYTES
 from jetstream_server.core.promises import PROMISED_UNITS_MAX
 from jetstream_server.jetstream.catalog.catalog import Catalog
 from jetstream_server.jetstream.configs.stream_config import StreamConfig
+from jetstream_server.net.client_connection import ClientConnection
 from jetstream_server.net.pump import AFTER_FLUSH_OF_ONE_BYTES_MAX, WRITTEN_NS
-from jetstream_server.node.session import Session
 from jetstream_server.store.disk.commit import GroupCommit
 from jetstream_server.store.disk.disk import OsDisk
 from jetstream_server.store.vault import FileVault, MemoryVault
@@ -337,14 +337,13 @@ def test_what_is_written_to_many_takes_turns(running, until, on_loop, monkeypatc
 
             monkeypatch.setattr(pump, "_write", counted)
             clients = [await served.connect() for _ in range(5)]
-            take = Session.take_output
+            hand_over = ClientConnection._write
 
-            def take_output(session: Session, bytes_max: int) -> bytes:
-                data = take(session, bytes_max)
+            def handed_over(connection: ClientConnection, data: bytes) -> None:
                 taken.append(len(data))
-                return data
+                hand_over(connection, data)
 
-            monkeypatch.setattr(Session, "take_output", take_output)
+            monkeypatch.setattr(ClientConnection, "_write", handed_over)
             for session in served.node.sessions.values():
                 for _ in range(1 if session.cid == 5 else 16):
                     session.outbox.put(b"+OK\r\n" * (1 if session.cid == 5 else 400))
@@ -360,7 +359,7 @@ def test_what_is_written_to_many_takes_turns(running, until, on_loop, monkeypatc
     on_loop(main())
 
 
-@pytest.mark.parametrize("piece_bytes", [8_000, 7_000])
+@pytest.mark.parametrize("piece_bytes", [8_000, 4_000, 3_000])
 def test_what_takes_long_to_write_leaves_the_others_to_the_next_turn(
     running, on_loop, monkeypatch, piece_bytes
 ):
@@ -373,7 +372,7 @@ def test_what_takes_long_to_write_leaves_the_others_to_the_next_turn(
         async with running() as served:
             pump, shares, taken, ns = served.pump, [], [], 0
             clients = [await served.connect() for _ in range(5)]
-            write, take, begun = pump._write, Session.take_output, pump.clock.now()
+            write, hand_over, begun = pump._write, ClientConnection._write, pump.clock.now()
 
             class Clock:
                 def now(self) -> int:
@@ -385,16 +384,15 @@ def test_what_takes_long_to_write_leaves_the_others_to_the_next_turn(
                 if taken:
                     shares.append([*taken])
 
-            def take_output(session: Session, bytes_max: int) -> bytes:
+            def handed_over(connection: ClientConnection, data: bytes) -> None:
                 nonlocal ns
-                data = take(session, bytes_max)
                 taken.append(len(data))
-                ns += WRITTEN_NS if len(taken) == 2 else 0
-                return data
+                ns += WRITTEN_NS if len(shares) == 0 and len(taken) == 2 else 0
+                hand_over(connection, data)
 
             monkeypatch.setattr(pump, "clock", Clock())
             monkeypatch.setattr(pump, "_write", counted)
-            monkeypatch.setattr(Session, "take_output", take_output)
+            monkeypatch.setattr(ClientConnection, "_write", handed_over)
             for session in served.node.sessions.values():
                 is_last = session.cid == 5
                 for _ in range(1 if is_last else 8):
@@ -406,9 +404,48 @@ def test_what_takes_long_to_write_leaves_the_others_to_the_next_turn(
             assert await clients[4][0].readexactly(5) == b"+OK\r\n"
             if piece_bytes == 8_000:
                 assert shares == [[8_000, 8_000, 5], [8_000, 8_000]]
-            else:  # each write is too little to look at the clock for
-                assert shares == [[7_000] * 4 + [5], [1_000] * 4]
+            elif piece_bytes == 4_000:  # it is looked at after two of them
+                assert shares == [[4_000, 4_000, 5], [4_000] * 4, [4_000] * 2]
+            else:  # and after three
+                assert shares[:2] == [[3_000, 3_000, 3_000, 5], [3_000] * 4]
             assert not served.node.touched
+
+    on_loop(main())
+
+
+def test_what_takes_long_to_write_to_one_client_is_for_several_turns(running, on_loop, monkeypatch):
+    """Each half megabyte took 18 ms where the system had trouble to find memory."""
+    monkeypatch.setattr("jetstream_server.net.client_connection._PIECE_BYTES", 1_000)
+
+    async def main() -> None:
+        async with running() as served:
+            pump, shares, ns = served.pump, [], 0
+            reader, _ = await served.connect()
+            write, hand_over, begun = pump._write, ClientConnection._write, pump.clock.now()
+
+            class Clock:
+                def now(self) -> int:
+                    return begun + ns
+
+            def counted(now: int, *bounds: int) -> None:
+                shares.append([])
+                write(now, *bounds)
+
+            def handed_over(connection: ClientConnection, data: bytes) -> None:
+                nonlocal ns
+                shares[-1].append(len(data))
+                ns += WRITTEN_NS // 3 + 1
+                hand_over(connection, data)
+
+            monkeypatch.setattr(pump, "clock", Clock())
+            monkeypatch.setattr(pump, "_write", counted)
+            monkeypatch.setattr(ClientConnection, "_write", handed_over)
+            (session,) = served.node.sessions.values()
+            session.outbox.put(b"+OK\r\n" * 1_400)
+            served.node.note_output(session)
+            pump.wake()
+            assert await reader.readexactly(7_000) == b"+OK\r\n" * 1_400
+            assert [share for share in shares if share] == [[1_000] * 3, [1_000] * 3, [1_000]]
 
     on_loop(main())
 
@@ -469,7 +506,8 @@ def test_what_a_flush_releases_for_many_is_written_by_the_next_turn(
             pump, release = served.pump, served.node.release
             reader, _ = await served.connect()
             session = served.node.sessions[2]
-            write, take = pump._write, Session.take_output
+            connection = pump.connections[session]
+            write, hand_over = pump._write, ClientConnection._write
 
             def released(held, now: int) -> None:
                 session.outbox.put(b"+OK\r\n" * (AFTER_FLUSH_OF_ONE_BYTES_MAX // 5 + 1))
@@ -480,14 +518,13 @@ def test_what_a_flush_releases_for_many_is_written_by_the_next_turn(
                 written.append(0)
                 write(now, *bounds)
 
-            def taken(one: Session, bytes_max: int) -> bytes:
-                data = take(one, bytes_max)
-                if one is session:
+            def handed_over(one: ClientConnection, data: bytes) -> None:
+                if one is connection:
                     written[-1] = len(data)
-                return data
+                hand_over(one, data)
 
             pump._write = writing
-            monkeypatch.setattr(Session, "take_output", taken)
+            monkeypatch.setattr(ClientConnection, "_write", handed_over)
             news.publish(b"1")
             await until(lambda: news.commit.flushes == 1)
             await news.turn()
@@ -499,6 +536,43 @@ def test_what_a_flush_releases_for_many_is_written_by_the_next_turn(
             assert len(await reader.readexactly(size)) == size
             assert written[:2] == [0, size]
             served.node.release = release
+
+    on_loop(main())
+
+
+def test_what_is_left_for_many_that_are_closed_takes_turns(running, until, on_loop, monkeypatch):
+    """Sixty clients with 40 MB each that ended by a word that is none kept others waiting for
+    222 ms."""
+    monkeypatch.setattr("jetstream_server.net.client_connection._PIECE_BYTES", 8_000)
+    monkeypatch.setattr("jetstream_server.net.client_connection._PIECES_BYTES_MAX", 8_000)
+    monkeypatch.setattr("jetstream_server.net.pump.WRITTEN_BYTES_MAX", 32_000)
+
+    async def main() -> None:
+        async with running() as served:
+            clients = [await served.connect() for _ in range(6)]
+            write, hand_over = served.pump._write, ClientConnection._write
+            shares: list[list[int]] = []
+
+            def writing(now: int, *bounds: int) -> None:
+                shares.append([])
+                write(now, *bounds)
+
+            def handed_over(one: ClientConnection, data: bytes) -> None:
+                shares[-1].append(len(data))
+                hand_over(one, data)
+
+            served.pump._write = writing
+            monkeypatch.setattr(ClientConnection, "_write", handed_over)
+            for session in list(served.node.sessions.values()):
+                session.send(b"+OK\r\n" * 4_200)
+                session.close("Kicked")
+            served.pump.wake()
+            for reader, _ in clients:
+                assert await reader.read() == b"+OK\r\n" * 4_200
+            written = [share for share in shares if share]
+            assert max(map(sum, written)) == 32_000
+            assert sum(map(sum, written)) == 6 * 21_000
+            await until(lambda: not served.pump.connections)
 
     on_loop(main())
 

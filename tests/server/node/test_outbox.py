@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from jetstream_server.node.outbox import Outbox
 
 
@@ -16,21 +17,45 @@ def test_what_is_taken_out_is_in_order_and_gone() -> None:
     assert not outbox and outbox.unsent_bytes == 0
 
 
-def test_a_piece_of_it_is_whole_parts() -> None:
-    outbox = Outbox()
+@pytest.mark.parametrize("size", range(1, 20))
+def test_pieces_are_as_long_as_they_may_be(size: int) -> None:
+    outbox, said = Outbox(), b"one two three four"
     for part in (b"one ", b"two ", b"three ", b"four"):
         outbox.put(part)
-    assert outbox.take(5) == b"one two " and outbox.unsent_bytes == 10
-    assert outbox.take(1) == b"three "
-    assert outbox.take(1) == b"four", "the last one too, however long it is"
-    assert not outbox and outbox.unsent_bytes == 0 and outbox.backlog_bytes == 18
+    pieces = [bytes(outbox.take_piece(size))]
+    while outbox:
+        assert outbox.unsent_bytes == len(said) - size * len(pieces)
+        pieces.append(bytes(outbox.take_piece(size)))
+    assert pieces == [said[at : at + size] for at in range(0, len(said), size)]
+    assert outbox.unsent_bytes == 0 and outbox.backlog_bytes == len(said)
 
 
-def test_so_much_as_there_is_needs_no_piece() -> None:
+def test_all_that_a_piece_has_left() -> None:
     outbox = Outbox()
     outbox.put(b"one ")
     outbox.put(b"two")
-    assert outbox.take(7) == b"one two"
+    assert outbox.take_piece(2) == b"on"
+    outbox.put(b" three")
+    assert outbox.take() == b"e two three"
+    assert not outbox and outbox.unsent_bytes == 0
+    outbox.put(b"four")
+    assert outbox.take() == b"four"
+
+
+def test_what_is_dropped_begins_anew() -> None:
+    outbox = Outbox()
+    outbox.put(b"one two")
+    assert outbox.take_piece(3) == b"one"
+    outbox.drop()
+    outbox.put(b"three")
+    assert outbox.take_piece(9) == b"three"
+
+
+def test_a_piece_of_a_long_part_is_not_copied() -> None:
+    outbox, part = Outbox(), bytes(100)
+    outbox.put(part)
+    piece = outbox.take_piece(60)
+    assert isinstance(piece, memoryview) and piece.obj is part
 
 
 def test_what_the_socket_has_not_sent_is_the_writers_to_say() -> None:

@@ -132,7 +132,6 @@ def test_a_session_is_traced_when_asked_for(node: Any) -> None:
         '<<- [CONNECT {"verbose":false}]',
         "<<- [PING]",
         "->> [PONG]",
-        "->> [PONG]",
         "Client connection closed: Client Closed",
     ]
 
