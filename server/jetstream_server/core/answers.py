@@ -120,5 +120,10 @@ class Answers:
                 self._containment.contain(error, now)
 
     def forget(self) -> None:
-        """Let go of what was put off: the client is gone."""
+        """Let go of what was put off, and of whoever would go on: the client is gone."""
         self.postponed.clear()
+        self._go_on = _nobody
+
+
+def _nobody() -> None:
+    """Go on with nothing."""

@@ -26,9 +26,9 @@ from jetstream_server.node.session import Session
 from jetstream_server.protocol import errors as faults
 from jetstream_server.protocol.errors import Fault
 
-# Handed to the transport at once, and in a turn as long as it passes all of it on, and there is time.
-# A piece takes 0.7 ms, and ten times as long where the system has to look for memory. What is left
-# of it the transport writes by itself, without asking whether there is time.
+# Handed to the transport at once, and in a turn, as long as it passes all of it on and there is
+# time: a piece takes 0.7 ms, and ten times as long where the system has to look for memory. What is
+# left of one the transport writes by itself, without asking whether there is time.
 _PIECE_BYTES = 256 * 1024
 _PIECES_BYTES_MAX = 2 * 1024 * 1024
 # How long a closing connection may last where `write_deadline` is off.
@@ -313,6 +313,8 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._pump.connections.pop(self._session, None)
         if not self._has_ended:
             self._leave(exc)
+        else:
+            self._session.outbox.drop()
 
     def _leave(self, exc: Exception | None) -> None:
         if not self._is_leaving:
@@ -330,6 +332,9 @@ class ClientConnection(asyncio.BufferedProtocol):
             self._end_session(reason)
         except Exception as error:
             self._contain(error)
+        # Matches that are kept may know its subscriptions for long; what it did not take is not to
+        # be kept with them.
+        self._session.outbox.drop()
         self._transport.close()
 
     def _end_session(self, reason: str) -> None:

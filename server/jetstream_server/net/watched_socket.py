@@ -133,6 +133,7 @@ class WatchedSocket(asyncio.BufferedProtocol, asyncio.Transport):
         self._has_ended = True
         self._unwatch()
         self._connection.connection_lost(exc)
+        del self._connection  # which holds this socket: neither has to wait for the collector
 
     # -- the transport of the connection -------------------------------------------------------
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from random import Random
 from typing import Protocol
+from weakref import ref
 
 from jetstream_server.base.limits import SUBJECT_BYTES_OF_OP
 from jetstream_server.core.answers import Answers
@@ -80,7 +81,7 @@ class Publishing:
     """What one client publishes.
 
     Args:
-        publisher: the client.
+        publisher_ref: the client.
         server: names itself in traces.
         answers: what is under way to the client.
         traffic: counts what it publishes.
@@ -92,7 +93,7 @@ class Publishing:
             counts it has set it to 0.
     """
 
-    _publisher: PublishingClient
+    _publisher_ref: ref[PublishingClient]  # it holds this, and is not to be held by it
     _server: ServingNode
     _answers: Answers
     _traffic: Traffic
@@ -109,6 +110,12 @@ class Publishing:
     _told: int = 0
     _refused: tuple[int, ...] = ()
     looked_at: int = 0
+
+    @property
+    def _publisher(self) -> PublishingClient:
+        publisher = self._publisher_ref()
+        assert publisher is not None, "only the client itself publishes"
+        return publisher
 
     def adopt(
         self, account: Account, rights: Rights, wishes: Wishes, *, is_connected: bool

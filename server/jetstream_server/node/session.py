@@ -20,6 +20,7 @@ from itertools import chain, compress, islice, repeat
 from operator import attrgetter, is_
 from random import Random
 from typing import Any, Protocol
+from weakref import ref
 
 from jetstream_server.base.limits import SUBJECT_BYTES_OF_OP
 from jetstream_server.config.options import ServerOptions
@@ -264,7 +265,7 @@ class Session:
         self.is_connected, self._hears = False, True
         self._rights = Rights(self.user, self.account.limits, options)
         self._publishing = Publishing(
-            self, node, self.answers, self.traffic, self.account, self._rights
+            ref(self), node, self.answers, self.traffic, self.account, self._rights
         )
         self._subscriptions = ClientSubscriptions()
         # How many of them may not be permitted any more: until that is known each of their messages
@@ -942,6 +943,7 @@ class Session:
         self.account.traffic.add(self.traffic)
         self._ops.clear()
         self.answers.forget()
+        self.parser.end()
         return self._subscriptions.close()
 
 

@@ -124,6 +124,12 @@ class Parser:
         self._unread_at = 0
         self.joined_bytes = 0
 
+    def end(self) -> None:
+        """Read no more, and let go of what was not read."""
+        self._ended = True
+        self._held.clear()
+        self.later.clear()
+
     def put_off(self, data: bytes) -> None:
         """Take bytes that there is no time to read now."""
         if not self._ended:

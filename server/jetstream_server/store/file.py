@@ -49,6 +49,7 @@ from jetstream_server.store.blocks.high_water import HighWaterLog
 from jetstream_server.store.blocks.opening import Opening
 from jetstream_server.store.blocks.subjects import SubjectSet, SubjectTable
 from jetstream_server.store.disk.commit import GroupCommit
+from jetstream_server.store.disk.owner import OwnerWhileThere
 from jetstream_server.store.ports import (
     Census,
     Leftover,
@@ -70,7 +71,7 @@ BLOCK_BYTES = 8 * 1024 * 1024  # as in the genuine server; a larger record gets 
 class FileStore:
     """A sequence of messages in a folder of blocks; `MessageStore` describes its methods.
 
-    It is the owner of what it queues (`commit.Owner`).
+    It is told how what it queues is written (`commit.Owner`).
 
     Args:
         folder: where the blocks are, or will be.
@@ -98,8 +99,9 @@ class FileStore:
     ) -> None:
         self._folder = folder
         self._commit = commit
+        self._owner = owner = OwnerWhileThere(self)
         # Whether the store serves; a failed write, damage or the end of its life stops that.
-        self._health = health = Health(folder, commit, self)
+        self._health = health = Health(folder, commit, owner)
         self.notes = health.notes
         # For each subject its number, its count of messages, and bounds of its first and last
         # sequence; kept up to date by whoever adds or removes messages.
@@ -113,14 +115,14 @@ class FileStore:
         self._reading = reading = BlockReading(block_list, contents, health)
         self._subjects = subjects = BlockSubjects(block_list, contents, table)
         # How far the blocks have come, noted beside them; told by the log and by compaction.
-        self._high_water = HighWaterLog(folder, commit, self)
+        self._high_water = HighWaterLog(folder, commit, owner)
         # Writes, replaces and erases the files of sealed blocks, once these are sealed in memory.
-        self._files = files = BlockFiles(contents, table, commit, self)
+        self._files = files = BlockFiles(contents, table, commit, owner)
         # The open block: the only one to which messages and tombstones are appended.
         self._log = log = BlockLog(
             folder,
             commit,
-            self,
+            owner,
             block_list,
             table,
             files,
@@ -131,7 +133,7 @@ class FileStore:
         # Removes blocks without live messages, and rewrites those that are mostly dead.
         self._compaction = Compaction(
             commit,
-            self,
+            owner,
             block_list,
             contents,
             table,
@@ -156,7 +158,7 @@ class FileStore:
         opening = Opening(
             folder=self._folder,
             commit=self._commit,
-            owner=self,
+            owner=self._owner,
             block_list=self._list,
             table=self._table,
             files=self._files,
@@ -415,4 +417,4 @@ class FileStore:
         """Queue the removal of every block."""
         self._is_closed = True
         self._health.take_offline(StoreError("the store is removed"))
-        self._commit.remove_tree(self, self._folder)
+        self._commit.remove_tree(self._owner, self._folder)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from random import Random
 from types import SimpleNamespace
 from typing import Any, cast
+from weakref import ref
 
 import pytest
 from jetstream_server.config.options import MappingDestination, ServerOptions, SubjectMapping
@@ -68,7 +69,7 @@ class Bench:
         self.traffic = Traffic()
         self.rights = Rights(None, self.account.limits, ServerOptions())
         self.publishing = Publishing(
-            cast(Any, self.client),
+            cast(Any, ref(self.client)),
             cast(Any, SimpleNamespace(options=ServerOptions(), random=Random(1))),
             Answers(SimpleNamespace(backlog_bytes=0), lambda: None),
             self.traffic,

@@ -201,6 +201,8 @@ class Consumer:
             self.advisories.deleted(now)
         else:
             self.files.save_rest()
+        if ending is not Ending.SHUTDOWN:
+            self.shared.part()
 
     def give_up(self, incident: Incident, now: int) -> None:
         """Stop, and save nothing: what memory says may be wrong.

@@ -83,7 +83,16 @@ class ConsumerContext:
             return True
         return is_from_server(sender)
 
+    def part(self) -> None:
+        """Call the consumer no more: it has stopped, and holds what would hold it."""
+        self.wake = self.note_answer = self.arm = _nothing
+        self.give_up = self.settle = _nothing
+
     @property
     def is_paused(self) -> bool:
         """Return whether delivery is paused."""
         return "pause" in self.timers
+
+
+def _nothing(*_: object) -> None:
+    """Do nothing."""

@@ -55,7 +55,6 @@ class Push:
         config = shared.config
         self._shared = shared
         self._supply = supply
-        self._go_on = shared.wake  # the same each time, so that it waits once
         self._handing = shared.stream.context.workload.handing
         self._inactivity = inactivity
         self._take_last = take_last
@@ -127,7 +126,7 @@ class Push:
                 return
             room = self._handing.room_for(match) if within else sys.maxsize
             if not room:
-                self._handing.wait(self._go_on, is_served=budget < TURN_BYTES)
+                self._handing.wait(shared.wake, is_served=budget < TURN_BYTES)
                 return
             sent = self._deliver(match, room, budget, now)
             if not sent:

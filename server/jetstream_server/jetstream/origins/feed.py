@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from enum import Enum
 from typing import Any, Protocol
+from weakref import ref
 
 import orjson
 
@@ -129,7 +130,7 @@ class Feed:
         self._context = context
         self._stream = stream
         self._source = source
-        self._reader = reader
+        self._reader_ref = ref(reader)  # it holds this, and is not to be held by it
         self._request = OriginRequest(context, stream, source, kind, name_seed)
         self._made_name = ""  # of the consumer, as the origin says
         self._stage = _Stage.STOPPED
@@ -147,6 +148,12 @@ class Feed:
         return f"Feed({self._source.name!r} to {self._stream!r}, waiting {self._stage.value})"
 
     # -- life ------------------------------------------------------------------------------
+
+    @property
+    def _reader(self) -> FeedReader:
+        reader = self._reader_ref()
+        assert reader is not None, "a line ends before who reads from it"
+        return reader
 
     @property
     def is_started(self) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import weakref
+
 from jetstream_server.base.clock import NEVER
 from jetstream_server.jetstream.context import Scheduled
 from jetstream_server.structures.deadline_heap import DeadlineHeap
@@ -20,7 +22,7 @@ class Alarm:
 
     def __init__(self, deadlines: DeadlineHeap[Scheduled], owner: Scheduled) -> None:
         self._deadlines = deadlines
-        self._owner = owner
+        self._owner_ref = weakref.ref(owner)  # it holds this, and is not to be held by it
         self.at = NEVER
 
     def set(self, deadline: int | None, earliest: int) -> None:
@@ -28,9 +30,9 @@ class Alarm:
         if deadline is None:
             return
         at = max(deadline, earliest)
-        if at < self.at:
+        if at < self.at and (owner := self._owner_ref()) is not None:
             self.at = at
-            self._deadlines.schedule(self._owner, at)
+            self._deadlines.schedule(owner, at)
 
     def rang(self) -> None:
         """It rang: it is not set any more."""
@@ -39,4 +41,5 @@ class Alarm:
     def cancel(self) -> None:
         """Do not ring any more."""
         self.at = NEVER
-        self._deadlines.cancel(self._owner)
+        if (owner := self._owner_ref()) is not None:
+            self._deadlines.cancel(owner)

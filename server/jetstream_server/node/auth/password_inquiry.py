@@ -55,6 +55,11 @@ class PasswordInquiry:
         return is_right
 
     def forget(self, checker: PasswordChecker) -> None:
-        """No longer wait for an answer."""
+        """No longer wait for an answer, nor hold whoever would go on then."""
         if self.is_open:
             checker.forget(self.answered)
+        self._go_on = _nobody
+
+
+def _nobody() -> None:
+    """Go on with nothing."""

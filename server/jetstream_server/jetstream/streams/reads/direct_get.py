@@ -14,7 +14,7 @@ from array import array
 from jetstream_server import API_LEVEL
 from jetstream_server.base.errors import StoreError
 from jetstream_server.core.answers import Answers
-from jetstream_server.core.subscription import Stretch
+from jetstream_server.core.subscription import Receiver, Stretch
 from jetstream_server.core.workload import UNIT_BYTES, Workload
 from jetstream_server.jetstream.output import Output
 from jetstream_server.jetstream.streams.messages.publish_headers import header
@@ -53,9 +53,6 @@ class DirectGet:
         output: where answers go.
         workload: tells whether a turn has time for a request.
         asked_of: the stream that requests name: the origin when a mirror answers for it.
-
-    Attributes:
-        interest: what to subscribe it to: subjects with their queue group.
     """
 
     def __init__(
@@ -70,11 +67,16 @@ class DirectGet:
         self._stream = stream.encode()
         address = PREFIX + (asked_of or stream).encode()
         self._prefix_bytes = len(address) + 1
-        self.interest = {(pattern, QUEUE): self for pattern in (address, address + b".>")}
+        self._patterns = (address, address + b".>")
         self._store = store
         self._search = DirectSearch(self._stream, store, workload)
         self._output = output
         self._workload = workload
+
+    @property
+    def interest(self) -> dict[tuple[bytes, bytes], Receiver]:
+        """Return what to subscribe it to: subjects with their queue group."""
+        return {(pattern, QUEUE): self for pattern in self._patterns}
 
     def receive(self, stretch: Stretch) -> None:
         """Answer requests as far as there is room and time; one without a reply has no effect."""
