@@ -41,6 +41,7 @@ from benchmarks.stall.permissions import PERMISSIONS
 from benchmarks.stall.push_consumers import PUSH_CONSUMERS
 from benchmarks.stall.stolen import stolen_ms
 from benchmarks.stall.timers import TIMERS
+from benchmarks.stall.unread import UNREAD
 from benchmarks.stall.witness import Waits, Witness
 from benchmarks.stall.wrapped import WRAPPED
 from benchmarks.wire import LoadError
@@ -62,6 +63,7 @@ ALL = [
     *FIRST_QUESTIONS,
     *GROWTH,
     *MANY_CLIENTS,
+    *UNREAD,
     *PUSH_CONSUMERS,
 ]
 SHARES = (("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999), ("max", 1.0))

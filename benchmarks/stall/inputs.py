@@ -1400,6 +1400,11 @@ INPUTS = [
         _delete_stream,
         publish(1_000_000, 1_000_000, storage="memory"),
     ),
+    Input(
+        "a stream of 1,000,000 subjects in files deleted",
+        _delete_stream,
+        publish(1_000_000, 1_000_000),
+    ),
     Input("5 traced messages to 100,000 subscriptions", _trace_to_many),
     Input(
         "a batch that expects 300 wildcards of 150,000 subjects",

@@ -233,8 +233,14 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._stop_watching()
         delay_ns = self._deadline_ns or _CLOSING_NS_MAX
         loop = asyncio.get_running_loop()
-        self._stall = loop.call_later(delay_ns / SECOND, self._transport.abort)
+        self._stall = loop.call_later(delay_ns / SECOND, self._give_up_rest)
         self.pause_reading()
+
+    def _give_up_rest(self) -> None:
+        """Let go of what the client has not taken, when there is time for that."""
+        if not self._is_leaving:
+            self._is_leaving = True
+            self._pump.departures.add(self, "")
 
     @property
     def _deadline_ns(self) -> int:
@@ -314,7 +320,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         if not self._has_ended:
             self._leave(exc)
         else:
-            self._session.outbox.drop()
+            self._give_up_rest()
 
     def _leave(self, exc: Exception | None) -> None:
         if not self._is_leaving:
@@ -326,16 +332,25 @@ class ClientConnection(asyncio.BufferedProtocol):
         """Return how many subscriptions the client still has."""
         return self._session.subscription_count
 
+    @property
+    def held_bytes(self) -> int:
+        """Return how much of what the client was to be sent is in memory."""
+        return self._session.outbox.held_bytes
+
     def depart(self, reason: str) -> None:
         """Forget the session of a connection that is lost, and close the socket."""
         try:
-            self._end_session(reason)
+            if not self._has_ended:
+                self._end_session(reason)
         except Exception as error:
             self._contain(error)
         # Matches that are kept may know its subscriptions for long; what it did not take is not to
         # be kept with them.
-        self._session.outbox.drop()
-        self._transport.close()
+        self._session.outbox.free()
+        if self._is_parting:
+            self._transport.abort()  # its time is over
+        else:
+            self._transport.close()
 
     def _end_session(self, reason: str) -> None:
         self._has_ended = True

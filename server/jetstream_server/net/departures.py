@@ -21,6 +21,8 @@ PARTS_OF_TURN = 40  # of some 60 microseconds
 # them, and those who leave can wait.
 PARTS_OF_BUSY_TURN = 4
 SUBSCRIPTIONS_OF_PART = 500
+# That it was to be sent: 40 MB in parts of a megabyte take 0.4 to 0.9 ms to be freed.
+BYTES_OF_PART = 4 * 1024 * 1024
 
 
 class DepartingConnection(Protocol):
@@ -29,6 +31,11 @@ class DepartingConnection(Protocol):
     @property
     def subscription_count(self) -> int:
         """Return how many subscriptions its client still has."""
+        ...
+
+    @property
+    def held_bytes(self) -> int:
+        """Return how much of what it was to be sent is in memory."""
         ...
 
     def depart(self, reason: str) -> None:
@@ -47,7 +54,7 @@ class Socket(Protocol):
 class _Unclaimed:
     """A connection of nobody: there is only its socket to be closed."""
 
-    subscription_count = 0
+    subscription_count = held_bytes = 0
 
     def __init__(self, socket: Socket) -> None:
         self._socket = socket
@@ -124,4 +131,5 @@ class Departures:
             one, reason = self._waiting.popleft()
             self.is_used = True
             self._left -= 1 + one.subscription_count // SUBSCRIPTIONS_OF_PART
+            self._left -= one.held_bytes // BYTES_OF_PART
             one.depart(reason)

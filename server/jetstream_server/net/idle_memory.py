@@ -6,84 +6,31 @@ stored a few gigabytes and rests now has no use for them. Some is freed long aft
 their window is over, a stream that is deleted while nothing else happens. So a server that has ever
 been busy asks the allocator now and then how much more is idle.
 
-Both take up to a tenth of a second where much is free, in which the allocator's lock is held, but
-not Python's. So that is done in a thread: whoever needs nothing of the allocator but small objects,
-which Python hands out itself, does not wait for it. The allocator is not to give anything back by
-itself, which it does in whichever call frees the last of much: a turn in which what waited for slow
-clients was dropped took 30 ms for that.
+Both are done in a thread, and what is given back is some tens of megabytes at a time: meanwhile the
+allocator's lock is held, but not Python's, and whoever needs more than small objects, which Python
+hands out itself, waits for it. Two gigabytes that sixty clients had not read, given back at once,
+kept others waiting for 89 ms.
 """
 
 from __future__ import annotations
 
 import asyncio
-import functools
+import contextlib
 from collections.abc import Callable
-from threading import Thread
-from typing import Any, Protocol
+from functools import partial
+from threading import Event, Thread
 
+from jetstream_server.net.allocator import HELD_BYTES, Allocator, GlibcAllocator
 from jetstream_server.net.intake import Intake
 
 LOOK_S = 2.5
 BUSY_BYTES = 1024 * 1024  # read between two looks; less is as good as nothing
 QUIET_LOOKS = 8  # from one question to the allocator to the next
 WORTH_BYTES = 8 * 1024 * 1024  # freed since the last time; less is not worth a trim
-# Of malloc.h.
-_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
-_MAPPED_BYTES_MIN = 32 * 1024 * 1024  # larger ones are mapped, each by itself; glibc takes no more
-
-
-class Allocator(Protocol):
-    """What hands out the memory of this process."""
-
-    def keep(self) -> None:
-        """Give nothing back from now on but by `trim`."""
-
-    def trim(self) -> None:
-        """Give back what can be given back."""
-
-    def free_bytes(self) -> int:
-        """Return the bytes that are not handed out, given back or not; 0 where nobody can tell."""
-
-
-class GlibcAllocator:
-    """The C library's; elsewhere nothing is known and nothing is done."""
-
-    def keep(self) -> None:
-        """Give nothing back from now on but by `trim`, and what is too large to be kept."""
-        set_option = getattr(_c_library(), "mallopt", None)
-        if set_option is not None:
-            # The first, else fixed by the second, is what it grows to in a server that was busy.
-            set_option(_MMAP_THRESHOLD, _MAPPED_BYTES_MIN)
-            set_option(_TRIM_THRESHOLD, -1)
-
-    def trim(self) -> None:
-        """Give back what can be given back."""
-        give_back = getattr(_c_library(), "malloc_trim", None)
-        if give_back is not None:
-            give_back(0)
-
-    def free_bytes(self) -> int:
-        """Return the bytes that are not handed out; glibc tells since 2.33."""
-        count = _mallinfo2()
-        return int(count().fordblks) if count is not None else 0
-
-
-def _c_library() -> Any:
-    import ctypes  # here: whoever only reads options starts sooner without it
-
-    return ctypes.CDLL(None)
-
-
-@functools.cache
-def _mallinfo2() -> Any:
-    import ctypes
-
-    names = "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost"
-    fields = [(name, ctypes.c_size_t) for name in names.split()]
-    count = getattr(_c_library(), "mallinfo2", None)
-    if count is not None:
-        count.restype = type("mallinfo2", (ctypes.Structure,), {"_fields_": fields})
-    return count
+# Of what is free, so much is given back at once, in 3 ms; then others may have some.
+GIVEN_BACK_AT_ONCE = 64  # times `HELD_BYTES`
+PAUSE_S = 0.005
+HELD_AT_ONCE = 400  # times `HELD_BYTES`, which takes 1 to 3 ms
 
 
 def _in_a_thread(work: Callable[[], None]) -> None:
@@ -118,13 +65,15 @@ class IdleMemory:
         self._read_bytes = intake.read_bytes  # at the last look
         self._was_busy = False  # at the last look; memory has not been given back since
         self._was_ever_busy = False
-        self._is_asking = False  # a thread is at it, to which the next two belong meanwhile
+        self._is_asking = False  # somebody is at it, to whom the next two belong meanwhile
         self._quiet_looks = 0  # since the last trim
         self._free_bytes = 0  # at the last trim; less since, if some of it was used again
+        self._has_stopped = Event()
         self._timer = loop.call_later(LOOK_S, self._look)
 
     def stop(self) -> None:
         """Stop looking."""
+        self._has_stopped.set()
         self._timer.cancel()
 
     def _look(self) -> None:
@@ -149,19 +98,49 @@ class IdleMemory:
         def work() -> None:
             try:
                 ask()
-            finally:
+            except BaseException:
                 self._is_asking = False
+                raise
 
         self._is_asking = True
         self._aside(work)
 
     def _trim(self) -> None:
-        self._allocator.trim()
-        self._free_bytes = self._allocator.free_bytes()
-        self._quiet_looks = 0
+        """Give back what is free; if that is much, hold most of it first."""
+        count = self._allocator.free_bytes() // HELD_BYTES
+        if count <= GIVEN_BACK_AT_ONCE:
+            self._give_back([])
+            return
+        with contextlib.suppress(RuntimeError):  # the loop has ended
+            self._loop.call_soon_threadsafe(self._hold, count, [])
+
+    def _hold(self, count: int, held: list[int]) -> None:
+        some = self._allocator.hold(min(count, HELD_AT_ONCE))
+        held += some
+        if len(some) == HELD_AT_ONCE:
+            self._loop.call_soon(self._hold, count - len(some), held)
+        else:
+            self._aside(partial(self._give_back, held))
+
+    def _give_back(self, held: list[int]) -> None:
+        """Give back what is free, and then what is held, some at a time."""
+        try:
+            self._allocator.trim()
+            while held:
+                self._allocator.let_go(held[-GIVEN_BACK_AT_ONCE:])
+                del held[-GIVEN_BACK_AT_ONCE:]
+                self._has_stopped.wait(PAUSE_S)
+                self._allocator.trim()
+            self._free_bytes = self._allocator.free_bytes()
+            self._quiet_looks = 0
+        finally:
+            self._is_asking = False
 
     def _look_for_more(self) -> None:
         free_bytes = self._allocator.free_bytes()
-        if free_bytes - self._free_bytes >= WORTH_BYTES:
-            self._trim()
+        is_worth_it = free_bytes - self._free_bytes >= WORTH_BYTES
         self._free_bytes = min(self._free_bytes, free_bytes)
+        if is_worth_it:
+            self._trim()
+        else:
+            self._is_asking = False

@@ -151,6 +151,7 @@ class FileStore:
             block_list, contents, table, self._subjects, self._pruning, self._compaction
         )
         self._is_closed = False  # closed, abandoned or removed: there is nothing left to queue
+        self._let_go: Callable[[Leftover], None] = _free  # of the names of subjects at the end
         if not is_fresh:
             self._open()
 
@@ -396,7 +397,9 @@ class FileStore:
         self._list.holding.count_in(tally)
 
     def leave_to(self, let_go: Callable[[Leftover], None]) -> None:
-        """Do nothing: what a block leaves behind in memory is freed in no time."""
+        """Hand over the names of very many subjects; what blocks leave behind is freed in no
+        time."""
+        self._let_go = let_go
 
     def close(self) -> None:
         """Queue what is left, with an index for the last block, so that it is not read again."""
@@ -418,3 +421,8 @@ class FileStore:
         self._is_closed = True
         self._health.take_offline(StoreError("the store is removed"))
         self._commit.remove_tree(self._owner, self._folder)
+        self._table.end(self._let_go)
+
+
+def _free(held: Leftover) -> None:
+    """Have a collection go when nobody refers to it any more."""

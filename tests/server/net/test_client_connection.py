@@ -271,6 +271,45 @@ def test_a_closing_connection_that_is_not_read_ends_all_the_same(running, until,
     on_loop(main())
 
 
+@pytest.mark.parametrize("ends", ["time", "client"])
+def test_what_was_not_taken_is_freed_when_there_is_time(running, until, on_loop, monkeypatch, ends):
+    """Sixty clients with 40 MB each, of whom the time was over, kept others waiting for 43 ms."""
+    monkeypatch.setattr("jetstream_server.net.departures.BYTES_OF_PART", 100_000)
+
+    async def main():
+        options = {"write_deadline_ns": 300 * MILLISECOND} if ends == "time" else {}
+        async with running(max_pending=64 << 20, **options) as served:
+            clients = [await served.connect() for _ in range(3)]
+            sessions = list(served.node.sessions.values())
+            connections = [served.pump.connections[session] for session in sessions]
+            for _, writer in clients:
+                writer.transport.pause_reading()
+            for session in sessions:
+                for _ in range(100):
+                    session.send(b"+OK\r\n" * 20_000)
+            for _, writer in clients:
+                writer.write(b"NOPE\r\n")
+            await until(lambda: not served.node.sessions)
+            assert all(session.outbox.held_bytes > 5_000_000 for session in sessions)
+            freed: list[int] = []
+            turned = served.pump.departures.turned
+
+            def turns(**busy: bool) -> None:
+                turned(**busy)
+                freed.append(sum(not session.outbox.held_bytes for session in sessions))
+
+            served.pump.departures.turned = turns
+            if ends == "client":
+                for _, writer in clients:
+                    writer.transport.abort()
+            await until(lambda: not any(session.outbox.held_bytes for session in sessions))
+            assert {1, 2, 3} <= {*freed, 1}, "one after the other, the first at once"
+            await until(lambda: not served.pump.connections)
+            assert all(connection._transport.is_closing() for connection in connections)
+
+    on_loop(main())
+
+
 def test_who_is_being_closed_has_no_part_in_a_queue_any_more(running, until, on_loop):
     """Although what is on its way to it may take a while."""
 

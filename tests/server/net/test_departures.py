@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from jetstream_server.net.client_connection import ClientConnection
 from jetstream_server.net.departures import (
+    BYTES_OF_PART,
     PARTS_OF_BUSY_TURN,
     PARTS_OF_TURN,
     SUBSCRIPTIONS_OF_PART,
@@ -21,9 +22,10 @@ from tests.server.net.plug import Plug
 class Lost:
     """A connection that notes why it left, in the list of all that have."""
 
-    def __init__(self, left: list[Lost], subscriptions: int = 0) -> None:
+    def __init__(self, left: list[Lost], subscriptions: int = 0, held_bytes: int = 0) -> None:
         self._left = left
         self.subscription_count = subscriptions
+        self.held_bytes = held_bytes
         self.reason = ""
 
     def depart(self, reason: str) -> None:
@@ -64,6 +66,16 @@ def test_whoever_has_very_many_subscriptions_counts_as_several() -> None:
     for count in (1, 2, 3, 4):
         assert len(left) == count, "one in each turn, however much that is"
         departures.turned()
+
+
+def test_whoever_was_to_be_sent_much_counts_as_several() -> None:
+    left: list[Lost] = []
+    departures = Departures(lambda: None)
+    for _ in range(3 * PARTS_OF_TURN):
+        departures.add(Lost(left, held_bytes=3 * BYTES_OF_PART), "Read Error")
+    assert len(left) == PARTS_OF_TURN // 4
+    departures.turned()
+    assert len(left) == 2 * (PARTS_OF_TURN // 4)
 
 
 def test_while_many_wait_to_be_heard_few_leave() -> None:

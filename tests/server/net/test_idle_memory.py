@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from threading import Event, current_thread, main_thread
 
 import pytest
-from jetstream_server.net import idle_memory
+from jetstream_server.net.allocator import HELD_BYTES
 from jetstream_server.net.idle_memory import (
     BUSY_BYTES,
+    GIVEN_BACK_AT_ONCE,
+    HELD_AT_ONCE,
     LOOK_S,
     QUIET_LOOKS,
     WORTH_BYTES,
-    GlibcAllocator,
     IdleMemory,
 )
 from jetstream_server.net.intake import Intake
@@ -30,6 +32,9 @@ class Loop:
 
     looks = 0
 
+    def __init__(self) -> None:
+        self.soon = []
+
     def call_later(self, delay, callback):
         assert delay == LOOK_S
         self.callback, self.handle = callback, Handle()
@@ -39,18 +44,32 @@ class Loop:
         self.callback()
         self.looks += 1
 
+    def call_soon(self, callback, *arguments):
+        self.soon.append((callback, arguments))
+
+    call_soon_threadsafe = call_soon
+
+    def turn(self) -> None:
+        soon, self.soon = self.soon, []
+        for callback, arguments in soon:
+            callback(*arguments)
+
 
 def at_once(work: Callable[[], None]) -> None:
     work()
 
 
 class Allocator:
-    """Notes at which looks it was trimmed."""
+    """Notes at which looks it was trimmed, and how much was free and not held then."""
 
     def __init__(self, loop: Loop) -> None:
         self.trims: list[int] = []
         self.free = self.questions = 0
         self.keeps = 0
+        self.given_back: list[int] = []
+        self.held: set[int] = set()
+        self.holdable = sys.maxsize
+        self.holds: list[int] = []
         self._loop = loop
 
     def keep(self) -> None:
@@ -58,10 +77,22 @@ class Allocator:
 
     def trim(self) -> None:
         self.trims.append(self._loop.looks)
+        self.given_back.append(self.free // HELD_BYTES - len(self.held))
 
     def free_bytes(self) -> int:
         self.questions += 1
         return self.free
+
+    def hold(self, count_max: int) -> list[int]:
+        self.holds.append(count_max)
+        begin = len(self.held)
+        places = list(range(begin, min(begin + count_max, self.holdable)))
+        self.held.update(places)
+        return places
+
+    def let_go(self, places: list[int]) -> None:
+        assert 0 < len(places) <= GIVEN_BACK_AT_ONCE
+        self.held.difference_update(places)
 
 
 @pytest.mark.parametrize(
@@ -125,21 +156,6 @@ def test_a_server_that_was_never_busy_asks_nothing() -> None:
     assert (allocator.questions, allocator.trims, allocator.keeps) == (0, [], 1)
 
 
-def test_nothing_is_given_back_in_the_middle_of_something(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = []
-
-    class Library:
-        def mallopt(self, option: int, value: int) -> int:
-            asked.append((option, value))
-            return 1
-
-    monkeypatch.setattr(idle_memory, "_c_library", Library)
-    GlibcAllocator().keep()
-    assert asked == [(-3, 32 << 20), (-1, -1)]
-    monkeypatch.setattr(idle_memory, "_c_library", object)  # another one
-    GlibcAllocator().keep()
-
-
 def test_nothing_is_asked_while_a_thread_is_at_it() -> None:
     loop, intake, given = Loop(), Intake(), []
     allocator = Allocator(loop)
@@ -166,11 +182,54 @@ def test_a_thread_gives_memory_back() -> None:
     assert trimmed.wait(60)
 
 
-def test_the_library_does_no_harm_wherever_it_is() -> None:
-    allocator = GlibcAllocator()
-    kept = [bytes(5000) for _ in range(4000)]
-    before = allocator.free_bytes()
-    kept = kept[::4]
-    freed = allocator.free_bytes() - before
-    assert freed > 10_000_000 or before == 0 == allocator.free_bytes()
-    allocator.trim()
+@pytest.mark.parametrize("holdable", [sys.maxsize, HELD_AT_ONCE, 100, 0])
+def test_much_is_given_back_some_at_a_time(monkeypatch, holdable) -> None:
+    monkeypatch.setattr("jetstream_server.net.idle_memory.PAUSE_S", 0)
+    loop, intake, free = Loop(), Intake(), 2 * HELD_AT_ONCE + 300
+    allocator = Allocator(loop)
+    allocator.free, allocator.holdable = free * HELD_BYTES, holdable
+    IdleMemory(loop, intake, lambda: False, allocator, at_once)
+    intake.read_bytes = BUSY_BYTES
+    for _ in range(4):  # it is not asked again meanwhile
+        loop.look()
+    assert not allocator.trims and allocator.questions == 1
+    while loop.soon:
+        loop.turn()
+    held = min(free, holdable)
+    begins = range(0, held + 1, HELD_AT_ONCE)
+    assert allocator.holds == [min(HELD_AT_ONCE, free - begin) for begin in begins]
+    # All that could not be held, and then the rest in portions.
+    portions = [free - held + each for each in range(0, held, GIVEN_BACK_AT_ONCE)]
+    assert allocator.given_back == [*portions, free] and not allocator.held
+
+
+def test_what_is_a_little_is_given_back_at_once() -> None:
+    loop, intake = Loop(), Intake()
+    allocator = Allocator(loop)
+    allocator.free = (GIVEN_BACK_AT_ONCE + 1) * HELD_BYTES - 1
+    IdleMemory(loop, intake, lambda: False, allocator, at_once)
+    intake.read_bytes = BUSY_BYTES
+    for _ in range(2):
+        loop.look()
+    assert allocator.given_back == [GIVEN_BACK_AT_ONCE] and not loop.soon
+
+
+@pytest.mark.parametrize("fails_in", ["free_bytes", "trim"])
+def test_it_is_asked_again_after_an_error(fails_in) -> None:
+    loop, intake = Loop(), Intake()
+    allocator = Allocator(loop)
+
+    def fail() -> None:
+        raise OSError("planted")
+
+    setattr(allocator, fails_in, fail)
+    IdleMemory(loop, intake, lambda: False, allocator, at_once)
+    intake.read_bytes = BUSY_BYTES
+    loop.look()
+    with pytest.raises(OSError, match="planted"):
+        loop.look()
+    delattr(allocator, fails_in)
+    intake.read_bytes = 2 * BUSY_BYTES
+    for _ in range(2):
+        loop.look()
+    assert len(allocator.trims) == 1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 from jetstream_server.node.outbox import Outbox
 
@@ -81,3 +83,36 @@ def test_what_is_dropped_counts_until_the_socket_has_sent_what_it_holds() -> Non
     assert not outbox and outbox.backlog_bytes == 8 and outbox.unsent_bytes == 0
     outbox.socket_holds(1)
     assert outbox.backlog_bytes == 1 and outbox.unsent_bytes == 0
+
+
+def test_very_many_small_parts_become_few() -> None:
+    outbox, said = Outbox(), [b"%07d." % number for number in range(100_000)]
+    for at, part in enumerate(said):
+        if at == 50_000:
+            assert outbox.take_piece(8 * 300 + 3) == b"".join(said[:301])[: 8 * 300 + 3]
+        outbox.put(part)
+    assert len(outbox.parts) < 100_000 / 256 + 2 * 256 + 1
+    assert outbox.take() == b"".join(said)[8 * 300 + 3 :]
+
+
+def test_what_is_much_is_not_copied_to_make_it_one() -> None:
+    outbox, said = Outbox(), [bytes(8000) for _ in range(1000)]
+    for part in said:
+        outbox.put(part)
+    assert all(mine is theirs for mine, theirs in zip(outbox.parts, said, strict=True))
+
+
+def test_what_is_dropped_is_held_until_there_is_time_to_free_it() -> None:
+    outbox, part = Outbox(), bytes(1000)
+    before = sys.getrefcount(part)
+    outbox.put(part)
+    outbox.drop()
+    outbox.put(part)
+    outbox.drop()
+    assert sys.getrefcount(part) == before + 2
+    assert outbox.held_bytes == 2000 and not outbox and outbox.take() == b""
+    outbox.put(part)
+    assert outbox.held_bytes == 3000
+    outbox.free()
+    assert sys.getrefcount(part) == before and outbox.held_bytes == 0 and not outbox
+    assert outbox.backlog_bytes == 3000, "the socket may hold all of it"

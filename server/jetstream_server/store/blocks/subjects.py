@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from array import array
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 from weakref import WeakValueDictionary
 
@@ -23,6 +23,7 @@ from jetstream_server.kernels import columns, filters
 from jetstream_server.kernels.interned import Interned
 from jetstream_server.store.blocks.block_counts import BlockCounts
 from jetstream_server.store.blocks.renumbering import Renumbering
+from jetstream_server.store.ports import Leftover
 
 _ANY_COUNT = 1 << 62
 _ANY_SEQ = (1 << 64) - 1
@@ -177,6 +178,23 @@ class SubjectTable:
         self.generation += 1
         self.recent = None
         return moved
+
+    def end(self, let_go: Callable[[Leftover], None]) -> None:
+        """Know no subject any more. Their names are let go by somebody else: to free a million
+        takes a tenth of a second."""
+        gone, self._forgotten = [*self._forgotten, self.ids], []
+        if self._renumbering is not None:
+            gone.append(self._renumbering.ids)
+            self._renumbering = None
+        self.ids = Interned()
+        self.names = self.ids.names
+        self.counts, self.firsts, self.lasts = array("Q"), array("Q"), array("Q")
+        self.present = 0
+        self.generation += 1
+        self.recent = None
+        for ids in gone:
+            let_go(ids.names)
+            let_go(ids.parts)
 
     def nobody(self) -> int:
         """Return the number of a subject that never has messages."""
