@@ -258,24 +258,20 @@ class Stream:
         self._close(ending)
         yield from self.consumers.tell_in_steps(lambda consumer: consumer.stop(ending, now), now)
         self._alarm.cancel()  # it may have been set by what consumers did meanwhile
-        self._forget()
+        yield from self.consumers.let_go_in_steps()
         self.store.destroy()
         self.folder.remove()
 
     def _end(self, ending: Ending, now: int) -> None:
         self._close(ending)
         self.consumers.tell(lambda consumer: consumer.stop(ending, now), now)
-        self._forget()
+        without_pauses(self.consumers.let_go_in_steps())
 
     def _close(self, ending: Ending) -> None:
         self.sourcing.stop(for_good=ending.is_for_good)
         self.unsubscribe()
         self._alarm.cancel()
         self.publishing.close()
-
-    def _forget(self) -> None:
-        # A stream is part of circles, which may stay in memory; its ids are the most of it.
-        self.contents.dedupe.forget()
 
     def give_up(self, incident: Incident, now: int) -> None:
         """Go offline, as memory may hold more or less than it should."""

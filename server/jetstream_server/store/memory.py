@@ -67,11 +67,12 @@ class MemoryStore:
         self.notes: list[str] = []
         self.compression = "none"  # without effect
         self._holding = Holding()
+        self._let_go = leaving = _Leaving()  # of what many messages leave behind
         self._messages: PartedSequences[StoredMessage] = PartedSequences(_PART_MAX)
         self._subjects: PartedNames[Sequences] = PartedNames()  # the sequences of each, rising
-        self._index = SubjectIndex(self._subjects, self._leave)
+        self._index = SubjectIndex(self._subjects, leaving)
         self._filters: WeakValueDictionary[tuple[bytes, ...], PatternFilter] = WeakValueDictionary()
-        self._order = SequenceOrder(self._messages, self._leave)
+        self._order = SequenceOrder(self._messages, leaving)
         self._is_in_time = True  # they rise
         self._used = first_seq > 0  # a sequence was used, or is known to be the first
         self._last_seq = max(first_seq - 1, 0)
@@ -87,7 +88,6 @@ class MemoryStore:
         self._is_looking, self._looked_at, self._listing = False, 0, 0
         # What was asked for last, and the answer: many consumers ask for the same.
         self._known_window: tuple[tuple[object, ...], Window] | None = None
-        self._let_go: Callable[[Leftover], None] = _free  # of what many messages leave behind
 
     # -- writing ---------------------------------------------------------------------------
 
@@ -586,7 +586,7 @@ class MemoryStore:
 
     def leave_to(self, let_go: Callable[[Leftover], None]) -> None:
         """Hand over what many messages leave behind when they go at once."""
-        self._let_go = let_go
+        self._let_go.to = let_go
 
     # -- inside ----------------------------------------------------------------------------
 
@@ -744,8 +744,16 @@ class MemoryStore:
         self._last_seq, self._last_ts, self._used = last_seq, last_ts, is_used
         return count
 
-    def _leave(self, held: Leftover) -> None:
-        self._let_go(held)
+
+class _Leaving:
+    """Where what many messages leave behind is let go; known to the parts of a store, which are not
+    to hold the store itself."""
+
+    def __init__(self) -> None:
+        self.to: Callable[[Leftover], None] = _free
+
+    def __call__(self, held: Leftover) -> None:
+        self.to(held)
 
 
 def _free(held: Leftover) -> None:

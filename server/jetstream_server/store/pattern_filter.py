@@ -39,11 +39,10 @@ class PatternFilter:
                 self._literals = {}
             for pattern in self._wild if self._literals else ():
                 del self._literals[pattern]
-        self._tree = PatternTree()  # of those with wildcards, if there are many
-        self._planted = 0  # how many of them are in it
+        self._decisions = decisions = _Decisions(self._literals, self._wild)
         self._flags = bytearray()  # of the first subjects in the store's list, 1 if they match
         self._listing = 0  # which of the store's lists that is
-        self.wants = lru_cache(_DECISIONS_MAX)(self._matches)
+        self.wants = lru_cache(_DECISIONS_MAX)(decisions.matches)
 
     @property
     def literals(self) -> dict[bytes, None] | None:
@@ -86,10 +85,10 @@ class PatternFilter:
             return True
         if len(wild) > _COMPARED_MAX:
             at_once = max(subjects_max // _COST_OF_WALK, 1)
-            if not self._plant(at_once):
+            if not self._decisions.plant(at_once):
                 return False
             stop = min(stop, start + at_once)
-            flags.extend(map(self._matches, subjects[start:stop]))
+            flags.extend(map(self._decisions.matches, subjects[start:stop]))
         else:
             stop = min(stop, start + max(subjects_max // len(wild), 1))
             flags.extend(bytes(stop - start))
@@ -106,12 +105,28 @@ class PatternFilter:
             continue
         return self._flags
 
-    def _matches(self, subject: bytes) -> bool:
+
+class _Decisions:
+    """What patterns say about one subject. It knows no filter, which remembers what it has said.
+
+    Args:
+        literals: subjects.
+        wild: patterns with wildcards.
+    """
+
+    def __init__(self, literals: dict[bytes, None], wild: tuple[bytes, ...]) -> None:
+        self._literals = literals
+        self._wild = wild
+        self._tree = PatternTree()  # of those with wildcards, if there are many
+        self._planted = 0  # how many of them are in it
+
+    def matches(self, subject: bytes) -> bool:
+        """Tell whether a subject is one of the literals, or matches a pattern."""
         if subject in self._literals:
             return True
         if len(self._wild) <= _COMPARED_MAX:
             return any(matches(pattern, subject) for pattern in self._wild)
-        while not self._plant(len(self._wild)):
+        while not self.plant(len(self._wild)):
             continue
         is_covered = self._tree.covers(subject)
         if is_covered is None:
@@ -120,7 +135,7 @@ class PatternFilter:
             is_covered = bool(flags[0])
         return is_covered
 
-    def _plant(self, count: int) -> bool:
+    def plant(self, count: int) -> bool:
         """Put some of the patterns into the tree; tell whether all are there."""
         start, self._planted = self._planted, min(self._planted + count, len(self._wild))
         for place in range(start, self._planted):

@@ -210,7 +210,8 @@ class Api:
                 raise errors.NOT_ENABLED_FOR_ACCOUNT()
             return route.handler(self._catalog, request)
         except ApiError as error:
-            return error
+            # Its traceback knows the call that takes it, and all that this one has at hand.
+            return error.with_traceback(None)
         except StoreError as error:
             self._context.log("ERR", f"{request.subject.decode(errors='replace')}: {error}")
             return errors.STREAM_GENERAL_ERROR(error.reason)

@@ -73,7 +73,7 @@ class _BegunSnapshot:
         except StoreError as error:
             outcome = errors.STREAM_SNAPSHOT_FAILED(error.reason)
         except ApiError as error:
-            outcome = error
+            outcome = error.with_traceback(None)
         if outcome is None:
             self.slices.add(lambda: steps, begun)
         else:

@@ -124,11 +124,6 @@ class Dedupe:
         while self._spells and self._spells[0].last + self.window_ns <= now:
             self._seen.forget(self._spells.popleft().count)
 
-    def forget(self) -> None:
-        """Forget all ids, and give their memory back."""
-        self._seen.forget(len(self._seen))
-        self._spells.clear()
-
     def next_deadline(self) -> int | None:
         """Return when the next ids are to be forgotten."""
         return self._spells[0].last + self.window_ns if self._spells else None

@@ -192,6 +192,8 @@ class SubjectTable:
         self.present = 0
         self.generation += 1
         self.recent = None
+        self._sets.clear()
+        self._kept.clear()  # they know this table
         for ids in gone:
             let_go(ids.names)
             let_go(ids.parts)

@@ -470,7 +470,7 @@ def _outcome(sync: Sync) -> OSError | None:
     try:
         sync()
     except OSError as error:
-        return error
+        return error.with_traceback(None)  # which knows the call that takes it
     return None
 
 

@@ -407,7 +407,7 @@ class Flush:
             self._make_folder(operation.path.parent, operation.owner)
             return self.disk.prepare(operation.path, operation.parts)
         except OSError as error:
-            return error
+            return error.with_traceback(None)
 
     def _try_again(self, operation: Replace, failure: OSError) -> None:
         """Repeat with fewer descriptors what could not be done all at once."""
