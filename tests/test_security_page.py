@@ -12,7 +12,7 @@ from jetstream_server.jetstream import open_batches
 from jetstream_server.jetstream.api import list_page
 from jetstream_server.jetstream.consumers import ack, pull_request
 from jetstream_server.jetstream.origins import renaming, sourcing
-from jetstream_server.jetstream.streams import filter_index
+from jetstream_server.jetstream.streams import audience, filter_index
 from jetstream_server.jetstream.streams.schedules import (
     schedule,
     schedule_checks,
@@ -24,11 +24,13 @@ from jetstream_server.jetstream.wire.go_duration import DURATION_NS_MAX
 from jetstream_server.kernels.numbered import pure as numbered
 from jetstream_server.kernels.seen_ids import pure as seen_ids
 from jetstream_server.net import (
+    allocator,
     client_connection,
     deflating,
     departures,
     descriptors,
     handshakes,
+    idle_memory,
     password_threads,
     pump,
     read_buffer,
@@ -36,7 +38,7 @@ from jetstream_server.net import (
     unwrapping,
     websocket_upgrade,
 )
-from jetstream_server.node import node, router, session, session_queue, upkeep
+from jetstream_server.node import node, outbox, router, session, session_queue, upkeep
 from jetstream_server.node.accounts import following, service_replies
 from jetstream_server.node.auth import expected_replies
 
@@ -105,7 +107,14 @@ def test_there_are_rows():
         ("whose connections are lost", departures.PARTS_OF_TURN),
         ("whose connections are lost", departures.PARTS_OF_BUSY_TURN),
         ("whose connections are lost", departures.SUBSCRIPTIONS_OF_PART),
+        ("whose connections are lost", departures.BYTES_OF_PART),
         ("whose connections are lost", pump.CLOSED_AT_ONCE_MAX),
+        ("given back to the system", allocator.HELD_BYTES),
+        ("given back to the system", idle_memory.GIVEN_BACK_AT_ONCE),
+        ("given back to the system", idle_memory.HELD_AT_ONCE),
+        ("Small parts", outbox._JOINED_PARTS),
+        ("Small parts", outbox._JOINED_BYTES_MAX),
+        ("of a deleted stream", audience.LET_GO_AT_ONCE),
         ("Records of TLS", unwrapping.STEPS_OF_TURN),
         ("Records of TLS", unwrapping.STEPS_OF_SHARE_MIN),
         ("Records of TLS", unwrapping.INFLATED_BYTES_OF_STEP),

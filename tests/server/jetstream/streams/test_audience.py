@@ -230,3 +230,16 @@ def test_very_many_are_told_some_at_a_time_and_who_comes_meanwhile_in_the_end(
     monkeypatch.setattr(audience, "TOLD_MUCH_AT_ONCE", 5)
     assert list(many.tell_in_steps(lambda consumer: told.append(consumer.name), 0)) == []
     assert len(told) == 5
+
+
+def test_of_very_many_some_are_forgotten_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(audience, "LET_GO_AT_ONCE", 4)
+    consumers: Any = Audience()
+    much = Hearing(b"much")
+    much.patterns = [b"m.%d" % number for number in range(3 * audience._FILTERS_OF_UNIT)]
+    for each in (much, *(Hearing(b"s.%d" % number) for number in range(10))):
+        consumers[each.name] = each
+    left = [len(consumers) for _ in consumers.let_go_in_steps()]
+    assert left == [10, 6, 2], "whoever has many filters counts as several"
+    assert not consumers and consumers.shown == 0
+    assert list(consumers.let_go_in_steps()) == []
