@@ -56,6 +56,7 @@ WHOLE = {
     "test_broken_uploads",
     "test_browser",
     "test_calls_per_message",
+    "test_circles",
     "test_contained_clients",
     "test_contained_places",
     "test_contained_server",

@@ -67,12 +67,12 @@ class MemoryStore:
         self.notes: list[str] = []
         self.compression = "none"  # without effect
         self._holding = Holding()
-        self._let_go = leaving = _Leaving()  # of what many messages leave behind
+        self._let_go = let_go = _LetGo()  # of what many messages leave behind
         self._messages: PartedSequences[StoredMessage] = PartedSequences(_PART_MAX)
         self._subjects: PartedNames[Sequences] = PartedNames()  # the sequences of each, rising
-        self._index = SubjectIndex(self._subjects, leaving)
+        self._index = SubjectIndex(self._subjects, let_go)
         self._filters: WeakValueDictionary[tuple[bytes, ...], PatternFilter] = WeakValueDictionary()
-        self._order = SequenceOrder(self._messages, leaving)
+        self._order = SequenceOrder(self._messages, let_go)
         self._is_in_time = True  # they rise
         self._used = first_seq > 0  # a sequence was used, or is known to be the first
         self._last_seq = max(first_seq - 1, 0)
@@ -745,7 +745,7 @@ class MemoryStore:
         return count
 
 
-class _Leaving:
+class _LetGo:
     """Where what many messages leave behind is let go; known to the parts of a store, which are not
     to hold the store itself."""
 
