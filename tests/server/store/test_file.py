@@ -257,3 +257,44 @@ def test_on_a_real_disk(tmp_path):
     store = FileStore(tmp_path / "msgs", GroupCommit(OsDisk()))
     assert sequences(store) == [*range(1, 100), *range(200, 501)]
     assert len(store.window(None, 450, 10, 1 << 20)) == 10
+
+
+def test_what_was_removed_answers_nothing_and_its_names_are_let_go(disk):
+    """Whoever still asks it, in the middle of something, is told that it is removed, or of
+    nothing."""
+    store, commit = open_store(disk, block_bytes=2000)
+    names = [b"s.%d.%d" % (number % 3, number) for number in range(300)]
+    for name in names:
+        publish(store, 1, name)
+    store.delete(range(1, 40))
+    assert not commit.drain()
+    filters = [store.filter(patterns) for patterns in ([b"s.1.*"], [b"s.*.7"], [b"s.2.200"])]
+    left: list[object] = []
+    store.leave_to(left.append)
+    store.destroy()
+    assert sorted(left[0]) == sorted(names), "all of them, for somebody who has time"
+    assert sum(map(len, left[1])) == len(names)
+    for wanted in filters:
+        asked = {
+            "load_last": (wanted,),
+            "load_next": (wanted, 1),
+            "count": (wanted, 1),
+            "prepare_count": (wanted, 1, 100),
+            "last_sequences": (wanted,),
+            "window": (wanted, 50, 10, 10_000),
+            "decide": (wanted, 10),
+            "purge": (wanted, 0, 0),
+            "purge_some": (wanted, 1, 300, 10),
+        }
+        for name, given in asked.items():
+            try:
+                answer = getattr(store, name)(*given)
+            except StoreError as error:
+                assert "removed" in str(error)
+            else:
+                assert not answer or answer is True
+    assert store.subject_counts(b"s.>") == {} and store.subject_last(b"s.1.1") == 0
+    assert store.subject_count(b"s.1.1") == 0 and [*store.subject_lasts([b"s.1.1"])] == [0]
+    assert store.filter([b"new.*"]) is not None
+    assert not commit.drain()
+    assert not store.rest()
