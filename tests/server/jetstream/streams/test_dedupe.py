@@ -218,11 +218,3 @@ def test_an_id_that_came_again_is_the_later_one_after_a_restart() -> None:
     dedupe.recover(store, SECOND)
     dedupe.expire(SECOND)
     assert dedupe.find(b"a") == 2
-
-
-def test_a_stream_that_ended_holds_no_ids(bench: Any) -> None:
-    stream = bench.stream()
-    bench.publish_all(stream, with_ids(3))
-    stream.delete(bench.now)
-    assert len(stream.contents.dedupe) == 0
-    assert stream.contents.dedupe.next_deadline() is None
