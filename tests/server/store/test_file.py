@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 from jetstream_server.base.errors import StoreError
@@ -269,7 +270,7 @@ def test_what_was_removed_answers_nothing_and_its_names_are_let_go(disk):
     store.delete(range(1, 40))
     assert not commit.drain()
     filters = [store.filter(patterns) for patterns in ([b"s.1.*"], [b"s.*.7"], [b"s.2.200"])]
-    left: list[object] = []
+    left: list[Any] = []
     store.leave_to(left.append)
     store.destroy()
     assert sorted(left[0]) == sorted(names), "all of them, for somebody who has time"
