@@ -287,9 +287,9 @@ def test_what_was_removed_answers_nothing_and_its_names_are_let_go(disk):
             "purge": (wanted, 0, 0),
             "purge_some": (wanted, 1, 300, 10),
         }
-        for name, given in asked.items():
+        for question, given in asked.items():
             try:
-                answer = getattr(store, name)(*given)
+                answer = getattr(store, question)(*given)
             except StoreError as error:
                 assert "removed" in str(error)
             else:
