@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import gc
 import resource
 import socket
 import struct
@@ -131,6 +132,22 @@ def test_what_comes_is_read_into_where_the_connection_says(on_loop: OnLoop, unti
                 connection.transport.write(b"heard")
                 assert other.recv(100) == b"heard"
                 assert connection.transport is served.sockets[0]
+
+    on_loop(main())
+
+
+def test_who_is_lost_is_held_by_nobody(on_loop: OnLoop, until: Until) -> None:
+    """A connection and its socket hold each other until then, and no collector looks at them."""
+
+    async def main() -> None:
+        connection = HearingConnection()
+        async with ServedSockets(connection) as served:
+            with socket.create_connection(served.address):
+                await until(lambda: connection.heard == ["made"])
+            await until(lambda: connection.heard[-1] == "lost")
+            watched = connection.transport
+            await asyncio.sleep(0)
+            assert connection not in gc.get_referents(watched)
 
     on_loop(main())
 

@@ -92,6 +92,7 @@ def test_very_many_small_parts_become_few() -> None:
             assert outbox.take_piece(8 * 300 + 3) == b"".join(said[:301])[: 8 * 300 + 3]
         outbox.put(part)
     assert len(outbox.parts) < 100_000 / 256 + 2 * 256 + 1
+    assert max(map(len, outbox.parts)) == 256 * 8, "what was joined is not joined again"
     assert outbox.take() == b"".join(said)[8 * 300 + 3 :]
 
 

@@ -707,6 +707,15 @@ def test_the_timers_end_with_the_session(node, make_client):
     assert not node.sessions
 
 
+def test_half_a_message_ends_with_the_session(node, make_client):
+    client = make_client(node)
+    parser = client.session.parser
+    client.session.feed(b"PUB a 5\r\nhalf")
+    assert parser._held or parser.later
+    node.close_session(client.session, "Client Closed")
+    assert not (parser._held or parser.later)
+
+
 def test_a_responder_may_answer_what_it_was_asked(make_node, make_client):
     permissions = PermissionRules(SubjectRules(allow=[]), SubjectRules(), ResponseRules(1, SECOND))
     node = make_node([User(name="ann", password="pw", permissions=permissions), User(token="t")])

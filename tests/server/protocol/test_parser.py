@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 import time
 from collections.abc import Callable, Iterable
 from random import Random
@@ -208,6 +209,20 @@ def test_nothing_comes_after_a_violation() -> None:
     under_test = parser()
     assert under_test.feed(b"PING\r\nXYZ\r\nPING\r\n") == [Ping(), UNKNOWN]
     assert under_test.feed(b"PING\r\n") == []
+
+
+@pytest.mark.parametrize("is_put_off", [False, True])
+def test_nothing_is_held_after_the_end(is_put_off: bool) -> None:
+    """A client may go after half a message of 64 MB."""
+    under_test, said = parser(), bytearray(b"PUB a 5\r\nhalf")
+    data = bytes(said)
+    before = sys.getrefcount(data)
+    assert not (under_test.put_off(data) if is_put_off else under_test.feed(data))
+    assert sys.getrefcount(data) > before or not is_put_off
+    under_test.end()
+    assert sys.getrefcount(data) == before and not under_test.later
+    assert under_test.feed(b"PING\r\n") == [] == under_test.read_on()
+    assert not under_test._held
 
 
 def test_what_came_before_a_violation_counts() -> None:
