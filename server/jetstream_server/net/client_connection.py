@@ -319,7 +319,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._pump.connections.pop(self._session, None)
         if not self._has_ended:
             self._leave(exc)
-        else:
+        elif self._session.outbox.held_bytes:
             self._give_up_rest()
 
     def _leave(self, exc: Exception | None) -> None:
