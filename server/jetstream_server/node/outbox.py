@@ -79,28 +79,31 @@ class Outbox:
         return data
 
     def take_piece(self, bytes_max: int) -> bytes | memoryview:
-        """Take out so many bytes, or all if that is less; what is part of a long one is not copied.
+        """Take out so many bytes, or all if that is less; of a part that is longer than that, some.
 
         They count as held by the socket until `socket_holds` says otherwise.
         """
         if self.backlog_bytes - self._socket_bytes <= bytes_max:
             return self.take()
-        data = self._take_some(bytes_max)
+        part = self.parts[0]
+        is_long = self._begin or len(part) > bytes_max
+        data = self._take_some_of(part, bytes_max) if is_long else self._take_whole_parts(bytes_max)
         self._socket_bytes += len(data)
         return data
 
-    def _take_some(self, left_bytes: int) -> bytes | memoryview:
-        parts, taken = self.parts, list[bytes | memoryview]()
-        while left_bytes:
-            part, begin = parts[0], self._begin
-            if len(part) - begin > left_bytes:
-                self._begin = begin + left_bytes
-                taken.append(memoryview(part)[begin : self._begin])
-                break
-            taken.append(memoryview(part)[begin:] if begin else part)
-            left_bytes -= len(part) - begin
-            parts.popleft()
+    def _take_some_of(self, part: bytes, bytes_max: int) -> memoryview:
+        begin = self._begin
+        if len(part) - begin > bytes_max:
+            self._begin = begin + bytes_max
+        else:
+            self.parts.popleft()
             self._begin = 0
+        return memoryview(part)[begin : begin + bytes_max]
+
+    def _take_whole_parts(self, left_bytes: int) -> bytes:
+        parts, taken = self.parts, list[bytes]()
+        while parts and (left_bytes := left_bytes - len(parts[0])) >= 0:
+            taken.append(parts.popleft())
         return taken[0] if len(taken) == 1 else b"".join(taken)
 
     def socket_holds(self, size: int) -> None:
