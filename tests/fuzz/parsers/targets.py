@@ -338,7 +338,7 @@ def _index() -> bytes:
         entries_at=0, entries_crc=0, compressed_bytes=0,
     )  # fmt: skip
     entries = index.Entries(array("I", [0, 20]), array("I", [0, 0]), array("I"))
-    return index.encode(summary, entries)
+    return b"".join(index.encode(summary, entries))
 
 
 TARGETS = {

@@ -89,6 +89,7 @@ def test_questions_have_the_same_answers(columns, seed):
         yield kernel.add_to_counters(ids, 0, count, 9, offsets, counts, firsts, lasts)
         yield kernel.add_to_counters(ids, start, stop, 9, offsets, counts, firsts, lasts)
         yield (counts[:], firsts, lasts)
+        yield kernel.summary_of(ids, stop, 5)
         yield kernel.withdraw(ids, alive, start, stop, array("I"), counts)
         yield kernel.withdraw(
             ids, alive, start, stop, array("I", [4, 3, 2, 1, 0]), array("Q", [99] * 5)
@@ -106,6 +107,19 @@ def test_questions_have_the_same_answers(columns, seed):
 
     for mine, theirs in zip(answers(columns), answers(columns_pure), strict=True):
         assert mine == theirs
+
+
+def test_a_summary_tells_of_each_subject(columns):
+    ids = array("I", [0, 1, 0, 3, 1, 0])
+    counts, firsts, lasts = columns.summary_of(ids, 5, 5)
+    assert (counts.typecode, firsts.typecode, lasts.typecode) == ("I", "I", "I")
+    assert list(counts) == [2, 2, 0, 1, 0]
+    assert list(firsts) == [0, 1, 0, 3, 0]
+    assert list(lasts) == [2, 4, 0, 3, 0]
+    assert list(map(list, columns.summary_of(ids, 0, 1))) == [[0], [0], [0]]
+    for stop, subjects in ((7, 5), (6, 3), (1, 0)):
+        with pytest.raises(IndexError):
+            columns.summary_of(ids, stop, subjects)
 
 
 def test_views_of_mapped_files_will_do(columns):

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         names_of,
         number_names,
         select,
+        summary_of,
         withdraw,
     )
 
@@ -41,6 +42,7 @@ __all__ = [
     "names_of",
     "number_names",
     "select",
+    "summary_of",
     "withdraw",
 ]
 

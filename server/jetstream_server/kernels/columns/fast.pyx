@@ -64,6 +64,25 @@ def add_to_counters(
     return appeared
 
 
+def summary_of(const unsigned int[::1] local_ids, Py_ssize_t stop, Py_ssize_t subjects):
+    cdef Py_ssize_t index
+    cdef unsigned int number
+    check_reach(stop, local_ids.shape[0])
+    cdef bytes zeros = bytes(4 * subjects)
+    cdef array.array counts = array.array("I", zeros)
+    cdef array.array firsts = array.array("I", zeros)
+    cdef array.array lasts = array.array("I", zeros)
+    for index in range(stop):
+        number = local_ids[index]
+        if <Py_ssize_t>number >= subjects:
+            raise IndexError("a subject id beyond the subjects")
+        if not counts.data.as_uints[number]:
+            firsts.data.as_uints[number] = <unsigned int>index
+        counts.data.as_uints[number] += 1
+        lasts.data.as_uints[number] = <unsigned int>index
+    return counts, firsts, lasts
+
+
 def names_of(
     const uint8_t[::1] buffer,
     const unsigned int[::1] positions,

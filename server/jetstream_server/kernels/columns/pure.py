@@ -52,6 +52,28 @@ def add_to_counters(
     return appeared
 
 
+def summary_of(
+    local_ids: Ids, stop: int, subjects: int
+) -> tuple[array[int], array[int], array[int]]:
+    """Return how many of the entries below `stop` each subject has, and which is its first and its
+    last one, `array('I')` each; 0 where it has none.
+
+    Args:
+        local_ids: all below `subjects`.
+    """
+    if stop > len(local_ids):
+        raise IndexError("more entries wanted than there are")
+    if any(number >= subjects for number in local_ids[:stop]):
+        raise IndexError("a subject id beyond the subjects")
+    counts, firsts, lasts = (array("I", bytes(4 * subjects)) for _ in range(3))
+    for index, number in enumerate(local_ids[:stop]):
+        if not counts[number]:
+            firsts[number] = index
+        counts[number] += 1
+        lasts[number] = index
+    return counts, firsts, lasts
+
+
 def names_of(buffer: Buffer, positions: Ids, local_ids: Ids, stop: int) -> tuple[bytes, array[int]]:
     """Return the subjects of entries below `stop`, one after the other in the order of their ids,
     and the length of each, `array('H')`.

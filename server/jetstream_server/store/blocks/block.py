@@ -12,7 +12,6 @@ carries the block to the disk, the content is pinned in memory.
 
 from __future__ import annotations
 
-import sys
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable
@@ -316,8 +315,8 @@ class BlockWriter:
         self.block.size = self.used
         self.block.tombstones += record
 
-    def seal(self, table: SubjectTable) -> bytes:
-        """Turn the block's content into that of a sealed one; return its index file.
+    def seal(self, table: SubjectTable) -> list[Buffer]:
+        """Turn the block's content into that of a sealed one; return its index file, in parts.
 
         The buffer goes with it although it has more room than the block needs: a copy would take
         longer than everything else here.
@@ -331,8 +330,8 @@ class BlockWriter:
         return index
 
 
-def seal_block(block: Block, whole: Buffer, entries: Entries, table: SubjectTable) -> bytes:
-    """Pin the content of a complete block and return its index file.
+def seal_block(block: Block, whole: Buffer, entries: Entries, table: SubjectTable) -> list[Buffer]:
+    """Pin the content of a complete block and return its index file, in parts.
 
     Args:
         block: with count, sequences, times and `all_` counters filled in.
@@ -347,7 +346,7 @@ def seal_block(block: Block, whole: Buffer, entries: Entries, table: SubjectTabl
     return _seal(block, whole, content, _subject_columns(block, whole, sealed))
 
 
-def seal_erased(block: Block, whole: Buffer, content: Content) -> bytes:
+def seal_erased(block: Block, whole: Buffer, content: Content) -> list[Buffer]:
     """Do the same with other bytes of a sealed block, whose entries stay as they were in `content`:
     nothing is looked up, however many subjects it has."""
     return _seal(
@@ -357,7 +356,7 @@ def seal_erased(block: Block, whole: Buffer, content: Content) -> bytes:
 
 def seal_rest(
     block: Block, whole: Buffer, entries: Entries, content: Content, table: SubjectTable
-) -> bytes:
+) -> list[Buffer]:
     """Do the same with what is left of a sealed block.
 
     Args:
@@ -391,22 +390,12 @@ def _subject_columns(block: Block, whole: Buffer, entries: Entries) -> _SubjectC
     """Return what stands in a summary about subjects; `entries` number them as they appear."""
     # From the records, which stand together: the table's names are scattered over memory.
     names, lengths = columns.names_of(whole, entries.positions, entries.subject_ids, block.count)
-    zeros = bytes(8 * len(lengths))
-    counts, firsts, lasts = array("Q", zeros), array("Q", zeros), array("Q", zeros)
-    columns.add_to_counters(
-        entries.subject_ids, 0, block.count, 0, array("I"), counts, firsts, lasts
-    )
-    return _SubjectColumns(_halved(counts), _halved(firsts), _halved(lasts), names, lengths)
+    counts, firsts, lasts = columns.summary_of(entries.subject_ids, block.count, len(lengths))
+    return _SubjectColumns(counts, firsts, lasts, names, lengths)
 
 
-def _halved(numbers: array[int]) -> array[int]:
-    """Return small 64-bit numbers as 32-bit ones, without an object for each."""
-    low = 0 if sys.byteorder == "little" else 1
-    return array("I", memoryview(numbers).cast("B").cast("I")[low::2].tobytes())
-
-
-def _seal(block: Block, whole: Buffer, content: Content, subjects: _SubjectColumns) -> bytes:
-    """Pin the content of a block, and return its index file."""
+def _seal(block: Block, whole: Buffer, content: Content, subjects: _SubjectColumns) -> list[Buffer]:
+    """Pin the content of a block, and return its index file, in parts."""
     summary = Summary(
         first_seq=block.first_seq,
         last_seq=block.last_seq,

@@ -43,7 +43,7 @@ class BlockFiles:
         self._owner = owner
         self._pinned: list[Block] = []  # perhaps not on the disk yet
 
-    def keep(self, block: Block, index: bytes, *, is_written: bool) -> None:
+    def keep(self, block: Block, index: list[Buffer], *, is_written: bool) -> None:
         """Queue the files of a block just sealed, compressed if that is wanted and worth it.
 
         The worker compresses, in the flush that carries the block. A block that is written
@@ -63,9 +63,9 @@ class BlockFiles:
         if not is_written:
             block.is_compressed = False
             commit.replace(owner, block.path, [whole])
-        commit.replace(owner, block.index_path, [index], is_spare=True)
+        commit.replace(owner, block.index_path, index, is_spare=True)
 
-    def rewrite(self, block: Block, index: bytes) -> None:
+    def rewrite(self, block: Block, index: list[Buffer]) -> None:
         """Queue other files in place of those of a block.
 
         The index is removed first, so that it can never be taken for the index of the other
@@ -85,7 +85,7 @@ class BlockFiles:
         index = seal_block(block, whole, entries, self._table)
         self._pin(block)
         end = [block_index.end(compressed_bytes)] if compressed_bytes else []
-        self._commit.replace(self._owner, block.index_path, [index, *end], is_spare=True)
+        self._commit.replace(self._owner, block.index_path, [*index, *end], is_spare=True)
 
     def put_back(self, block: Block, whole: bytes) -> None:
         """Queue the content of a block whose file could not be mended because the disk was full."""
@@ -125,7 +125,7 @@ class BlockFiles:
         contents.drop(block)
         index = seal_erased(block, erased, content)
         self._pin(block)
-        commit.replace(owner, block.index_path, [index], is_spare=True)
+        commit.replace(owner, block.index_path, index, is_spare=True)
 
     def _replace_compressed(self, block: Block, whole: Buffer) -> None:
         """Turn a compressed block into a plain one, and leave nothing of its old file."""

@@ -429,7 +429,7 @@ class BlockLog:
         index = open_block.seal(self._table)
         block = open_block.block
         self._commit.seal(self._owner, open_block.file)
-        self._commit.replace(self._owner, block.index_path, [index], is_spare=True)
+        self._commit.replace(self._owner, block.index_path, index, is_spare=True)
         self._high_water.reached(self._list.last_seq, block.number, open_block.used, lazily=False)
         self._open = None
 

@@ -32,7 +32,7 @@ class LateParts(Sequence[Buffer]):
     They are not kept, and are made again if the flush is repeated.
     """
 
-    def __init__(self, make: Callable[[], list[bytes]]) -> None:
+    def __init__(self, make: Callable[[], Sequence[Buffer]]) -> None:
         self._make = make
 
     def __iter__(self) -> Iterator[Buffer]:
@@ -68,9 +68,9 @@ class Compression:
         """Return the block file."""
         return LateParts(self._make)
 
-    def index(self, index: bytes) -> LateParts:
+    def index(self, index: Sequence[Buffer]) -> LateParts:
         """Return the index file, which is to be written after the block file."""
-        return LateParts(lambda: [index, block_index.end(self._file_bytes)])
+        return LateParts(lambda: [*index, block_index.end(self._file_bytes)])
 
     def _make(self) -> list[bytes]:
         parts = compress(self._whole, self._chunk_bytes)

@@ -42,7 +42,7 @@ def test_sealed_content_comes_back_from_disk(tmp_path, table, sequences):
     block, disk = writer.block, OsDisk()
     index = writer.seal(table)
     disk.replace(block.path, [block.pinned.buffer[: block.size]])
-    disk.replace(block.index_path, [index])
+    disk.replace(block.index_path, index)
     block.pinned = None
     cache = ContentCache(disk)
     content = cache.content(block, table)

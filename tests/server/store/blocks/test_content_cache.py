@@ -41,7 +41,7 @@ def stored(path: Path, table, *, compressed=False, messages=20) -> Block:
         parts = compress(bytes(block.pinned.buffer[: block.size]), CHUNK_BYTES)
         end = block_index.end(sum(map(len, parts)))
     disk.replace(path, parts)
-    disk.replace(block.index_path, [index, end])
+    disk.replace(block.index_path, [*index, end])
     block.pinned = None
     return block
 
