@@ -110,7 +110,7 @@ class Pump:
         self._commit = commit
         self._failed = failed
         self._loop = asyncio.get_running_loop()
-        self.readiness = Readiness(self._loop, self.connections)  # of clients that are many
+        self.readiness = Readiness(self._loop, clock, self.connections)  # of clients that are many
         self._worker = worker or FlushWorker(self._loop)
         self._busy_poll = (
             BusyPoll(self._loop, clock, self.intake, busy_poll_ns) if busy_poll_ns > 0 else None

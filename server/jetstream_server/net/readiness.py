@@ -5,7 +5,7 @@ connections that are reset in one moment are closed by it in one go, which takes
 each, and while that lasts others are reset: everybody else waited for 40 to 90 ms. So sockets are
 watched in a set of their own, of which the loop sees no more than whether it has anything. Some are
 read from, a turn acts on that, and then comes the next look. The system puts whoever it has told of
-behind the others.
+behind the others; those of them for whom there was no time come first in the next look.
 
 A look costs some microseconds more than the loop's own way, so as long as clients are few the loop
 reads from them itself (`watched_socket.py`), as it does where the system has no such sets.
@@ -19,7 +19,12 @@ import sys
 from collections.abc import Sized
 from typing import Protocol
 
+from jetstream_server.base.clock import Clock
+
 SOCKETS_OF_LOOK_MAX = 512
+# By the clock as well, as what some of them have sent may be much, or take long to be taken apart.
+LOOK_NS = 4_000_000
+_SOCKETS_OF_CLOCK = 16  # read from before it is looked at
 READ_BY_LOOP_MAX = 256  # with fewer clients, those who come are read from by the loop
 
 
@@ -36,20 +41,23 @@ class Readiness:
 
     Args:
         loop: the one that serves all of them.
+        clock: tells when a look is over.
         clients: who is connected, whoever reads from them.
 
     Attributes:
         is_available: the system has such sets.
-        is_behind: the look before this turn found as many as it may.
+        is_behind: the look before this turn found as many as it may, or had no time for all.
     """
 
     is_available = sys.platform == "linux"
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, clients: Sized) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, clock: Clock, clients: Sized) -> None:
         self._loop = loop
+        self._clock = clock
         self._clients = clients
         self._watched: dict[int, Readable] = {}
         self._epoll: select.epoll | None = None
+        self._left: list[tuple[int, int]] = []  # found, and not read from yet
         self._is_over = False
         self.is_behind = False
 
@@ -88,10 +96,21 @@ class Readiness:
 
     def _look(self) -> None:
         assert self._epoll is not None
+        over_at = self._clock.now() + LOOK_NS
+        found = self._left or self._epoll.poll(0, SOCKETS_OF_LOOK_MAX)
+        self._left = []
+        self._left = self._read(found, over_at)
+        self.is_behind = bool(self._left) or len(found) == SOCKETS_OF_LOOK_MAX
+
+    def _read(self, found: list[tuple[int, int]], over_at: int) -> list[tuple[int, int]]:
+        """Read from sockets, as long as there is time; return those that are left."""
         watched = self._watched
-        found = self._epoll.poll(0, SOCKETS_OF_LOOK_MAX)
-        self.is_behind = len(found) == SOCKETS_OF_LOOK_MAX
-        for descriptor, _ in found:
-            readable = watched.get(descriptor)
-            if readable is not None:  # what was read before may have ended it
-                readable.read()
+        for begin in range(0, len(found), _SOCKETS_OF_CLOCK):
+            end = begin + _SOCKETS_OF_CLOCK
+            for descriptor, _ in found[begin:end]:
+                readable = watched.get(descriptor)
+                if readable is not None:  # what was read before may have ended it
+                    readable.read()
+            if self._clock.now() >= over_at:
+                return found[end:]
+        return []

@@ -47,6 +47,16 @@ def ends() -> Iterator[Callable[[], Ends]]:
         each.close()
 
 
+class StandingClock:
+    """A clock that stands still, unless reading from a socket takes time."""
+
+    def __init__(self) -> None:
+        self.at = 0
+
+    def now(self) -> int:
+        return self.at
+
+
 async def looks(count: int = 1) -> None:
     """Let the loop look at its sockets so often."""
     for _ in range(count):
@@ -59,7 +69,10 @@ def test_no_more_than_so_many_are_read_from_before_others_have_a_turn(
     monkeypatch.setattr(readiness, "SOCKETS_OF_LOOK_MAX", 3)
 
     async def main() -> None:
-        looking, heard = Readiness(asyncio.get_running_loop(), ()), list[CountedSocket]()
+        looking, heard = (
+            Readiness(asyncio.get_running_loop(), StandingClock(), ()),
+            list[CountedSocket](),
+        )
         for _ in range(10):
             own, other = ends()
             looking.watch(own.fileno(), CountedSocket(own, heard, takes=False))
@@ -78,11 +91,80 @@ def test_no_more_than_so_many_are_read_from_before_others_have_a_turn(
     on_loop(main())
 
 
+def test_a_look_is_over_when_it_has_taken_long(
+    ends: Callable[[], Ends], on_loop: OnLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two hundred clients of WebSocket sent so much that to take it apart took 8 ms."""
+    monkeypatch.setattr(readiness, "SOCKETS_OF_LOOK_MAX", 100)
+    clock = StandingClock()
+
+    class SlowSocket(CountedSocket):
+        def read(self) -> None:
+            super().read()
+            clock.at += readiness.LOOK_NS // 20
+
+    async def main() -> None:
+        looking = Readiness(asyncio.get_running_loop(), clock, ())
+        heard = list[CountedSocket]()
+        for _ in range(90):
+            own, other = ends()
+            looking.watch(own.fileno(), SlowSocket(own, heard, takes=False))
+            other.send(b"x")
+        found: list[int] = []
+        behind: list[bool] = []
+        while len(heard) < 360:
+            await looks()
+            if len(heard) > sum(found):
+                found.append(len(heard) - sum(found))
+                behind.append(looking.is_behind)
+        # The clock is looked at after sixteen; those who are left come before anybody else.
+        assert found == [32, 32, 26] * 4
+        assert behind == [True, True, False] * 4
+        assert heard == heard[:90] * 4 and len(set(heard)) == 90
+        looking.close()
+
+    on_loop(main())
+
+
+def test_who_was_left_and_is_gone_is_not_read_from(
+    ends: Callable[[], Ends], on_loop: OnLoop
+) -> None:
+    clock = StandingClock()
+
+    async def main() -> None:
+        looking = Readiness(asyncio.get_running_loop(), clock, ())
+        heard = list[CountedSocket]()
+        own = [ends() for _ in range(20)]
+
+        class Last(CountedSocket):
+            def read(self) -> None:
+                super().read()
+                clock.at += readiness.LOOK_NS
+
+        for mine, other in own:
+            looking.watch(mine.fileno(), Last(mine, heard, takes=True))
+            other.send(b"x")
+        while not heard:
+            await looks()
+        assert len(heard) == 16 and looking.is_behind
+        for mine, _ in own[16:]:
+            looking.forget(mine.fileno())
+        again, other = ends()
+        looking.watch(again.fileno(), CountedSocket(again, heard, takes=True))
+        other.send(b"x")
+        await looks(5)
+        assert len(heard) == 17 and heard[-1].own is again
+        assert not looking.is_behind
+        looking.close()
+
+    on_loop(main())
+
+
 def test_who_is_forgotten_by_another_ones_read_is_not_read_from(
     ends: Callable[[], Ends], on_loop: OnLoop
 ) -> None:
     async def main() -> None:
-        looking, heard = Readiness(asyncio.get_running_loop(), ()), list[str]()
+        looking, heard = Readiness(asyncio.get_running_loop(), StandingClock(), ()), list[str]()
         sockets = {name: ends() for name in ("first", "second")}
 
         class Jealous:
@@ -109,7 +191,10 @@ def test_a_number_that_is_given_out_anew_is_another_socket(
     ends: Callable[[], Ends], on_loop: OnLoop
 ) -> None:
     async def main() -> None:
-        looking, heard = Readiness(asyncio.get_running_loop(), ()), list[CountedSocket]()
+        looking, heard = (
+            Readiness(asyncio.get_running_loop(), StandingClock(), ()),
+            list[CountedSocket](),
+        )
         own, _ = ends()
         number = own.fileno()
         before = CountedSocket(own, heard, takes=True)
@@ -132,7 +217,10 @@ def test_a_number_that_is_given_out_anew_is_another_socket(
 
 def test_after_the_end_nobody_is_watched(ends: Callable[[], Ends], on_loop: OnLoop) -> None:
     async def main() -> None:
-        looking, heard = Readiness(asyncio.get_running_loop(), ()), list[CountedSocket]()
+        looking, heard = (
+            Readiness(asyncio.get_running_loop(), StandingClock(), ()),
+            list[CountedSocket](),
+        )
         before, after = ends(), ends()
         looking.watch(before[0].fileno(), CountedSocket(before[0], heard, takes=True))
         looking.close()
@@ -153,7 +241,10 @@ def test_who_comes_while_clients_are_few_is_read_from_by_the_loop(
     clients: list[int] = []
 
     async def main() -> None:
-        looking, found = Readiness(asyncio.get_running_loop(), clients), list[bool]()
+        looking, found = (
+            Readiness(asyncio.get_running_loop(), StandingClock(), clients),
+            list[bool](),
+        )
         for number in range(3):
             found.append(looking.are_few)
             clients.append(number)

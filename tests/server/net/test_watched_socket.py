@@ -13,6 +13,7 @@ from typing import Any, cast
 
 import pytest
 import uvloop
+from jetstream_server.base.clock import SystemClock
 from jetstream_server.core.containment import Containment
 from jetstream_server.core.fault_domains import Domain
 from jetstream_server.net import listening, readiness
@@ -77,7 +78,7 @@ class ServedSockets:
     def __init__(self, *connections: HearingConnection, steps_aside: bool = False) -> None:
         self._connections = iter(connections)
         self._steps_aside = steps_aside
-        self.readiness = Readiness(asyncio.get_running_loop(), ())
+        self.readiness = Readiness(asyncio.get_running_loop(), SystemClock(), ())
         self.sockets: list[WatchedSocket] = []
 
     async def __aenter__(self) -> ServedSockets:
