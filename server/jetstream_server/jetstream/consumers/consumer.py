@@ -414,10 +414,10 @@ class Consumer:
         is_passed = first_seq <= progress.floor_stream_seq + 1  # what is below the first message
         if progress.is_settled:
             # Thousands of consumers that wait for nothing may hear of each message rolled up.
-            if gone:
+            if gone and (is_passed or progress.cursor.has_snapshot):
                 progress.cursor.removed(gone)
             if not is_passed:
-                progress.purged(first_seq)
+                progress.begin_at(first_seq)
                 self.files.changed(now)
             return
         departure = self._terminations.of(gone) if is_single else None

@@ -219,7 +219,13 @@ class Cursor:
             self._live_seq = max(self._live_seq, first_seq)
             self._snapshot_at = bisect_left(self._snapshot, first_seq, self._snapshot_at)
             self._end_snapshot()
-        self.next_seq = max(self.next_seq, first_seq)
+        if self.next_seq < first_seq:
+            self.next_seq = first_seq
+
+    @property
+    def has_snapshot(self) -> bool:
+        """Return whether the last messages of subjects, as they were, come first."""
+        return len(self._snapshot) > 0
 
     @property
     def live_seq(self) -> int:

@@ -331,12 +331,18 @@ class Progress:
 
     def purged(self, first_seq: int) -> array[int]:
         """Everything below `first_seq` is gone; return what was pending there."""
-        self.cursor.purged(first_seq)
         taken = array("Q") if self.is_settled else self._drop(0, first_seq, strictly=False)
-        if self.floor_stream_seq < first_seq - 1:
-            self.floor_stream_seq = first_seq - 1
-            self.stream_seq = max(self.stream_seq, first_seq - 1)
+        self.begin_at(first_seq)
         return taken
+
+    def begin_at(self, first_seq: int) -> None:
+        """Everything below `first_seq` is gone, and nothing is pending there."""
+        self.cursor.purged(first_seq)
+        before = first_seq - 1
+        if self.floor_stream_seq < before:
+            self.floor_stream_seq = before
+            if self.stream_seq < before:
+                self.stream_seq = before
 
     def recovered(self, first_seq: int) -> None:
         """After a restart the stream begins at `first_seq`; what was pending below that is
