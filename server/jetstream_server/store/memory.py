@@ -168,9 +168,11 @@ class MemoryStore:
         order = self._order
         place = order.find(first_seq)
         if place - order.head > _DROPPED_AT_ONCE and len(order) - place <= _KEPT_MAX:
-            removed = self._keep_only(self._messages.held(order.sequences[place:]))
+            removed = self._keep_only(
+                self._messages.held(order.sequences.between(place, len(order)))
+            )
         else:
-            removed = self.delete(order.sequences[order.head : place])
+            removed = self.delete(order.sequences.between(order.head, place))
         if first_seq > self._last_seq:
             self._last_seq = first_seq - 1
         return removed
@@ -428,7 +430,7 @@ class MemoryStore:
         some messages and no more."""
         order, messages = self._order, self._messages
         place = order.find(sequence)
-        some = order.sequences[place : place + _LOOKED_AT_ONCE]
+        some = order.sequences.between(place, place + _LOOKED_AT_ONCE)
         for found in messages.values_of(some):
             if found.headers:
                 return found.sequence
@@ -476,7 +478,7 @@ class MemoryStore:
         order = self._order
         first, last = order.find(start), len(order) if stop is None else order.find(stop)
         if not isinstance(wanted, PatternFilter):
-            return len(self._messages.held(order.sequences[first:last]))
+            return order.live_between(first, last)
         if (last - first) * _WALKED_FOR_ONE < len(self._messages):
             return sum(1 for _ in self._walk(wanted, start, last))
         if stop is not None:
@@ -616,7 +618,7 @@ class MemoryStore:
                 yield message
         first += _SINGLY
         while first < end:
-            some = messages.values_of(order[first : min(first + size, end)])
+            some = messages.values_of(order.between(first, min(first + size, end)))
             if not isinstance(wanted, PatternFilter):
                 yield from some
             elif size == _ONE_BY_ONE:

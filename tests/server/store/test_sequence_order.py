@@ -10,8 +10,13 @@ from jetstream_server.kernels.parts import PartedSequences
 from jetstream_server.store import sequence_order
 from jetstream_server.store.ports import StoredMessage
 from jetstream_server.store.sequence_order import DEAD_MIN, SequenceOrder
+from jetstream_server.structures.parted_numbers import PART
 
 from tests.traced_lines import lines_of
+
+
+def rest_of(order: SequenceOrder, place: int) -> list[int]:
+    return order.sequences.between(place, len(order))
 
 
 class Kept:
@@ -32,7 +37,7 @@ class Kept:
 
     def swept(self) -> list[int]:
         """Return the live ones by the order."""
-        return [each for each in self.order.sequences[self.order.head :] if each in self.live]
+        return [each for each in rest_of(self.order, self.order.head) if each in self.live]
 
 
 def filled(count: int) -> Kept:
@@ -74,8 +79,11 @@ def test_whatever_comes_and_goes_is_in_its_order(seed, monkeypatch):
             assert kept.swept() == list(live)
         wanted = random.randint(0, sequence + 1)
         late = [each for each in live if each >= wanted]
-        found = [each for each in order.sequences[order.find(wanted) :] if each in live]
+        found = [each for each in rest_of(order, order.find(wanted)) if each in live]
         assert found == late
+        start, stop = sorted((order.find(wanted), order.find(random.randint(0, sequence + 1))))
+        between = order.sequences.between(start, stop)
+        assert order.live_between(start, stop) == sum(each in live for each in between)
         moment = random.randint(0, now + 1)
         then = (message.sequence for message in live.values() if message.timestamp >= moment)
         assert order.first_at(moment) == next(then, None)
@@ -83,7 +91,7 @@ def test_whatever_comes_and_goes_is_in_its_order(seed, monkeypatch):
 
 def test_those_in_front_go_at_once_and_by_somebody_else():
     kept = filled(20_000)
-    before = kept.order.sequences
+    before = kept.order.sequences.parts
     for sequence in range(1, 15_001):
         kept.leave(sequence)
     assert kept.handed == [before] and kept.handed[0] is before
@@ -96,7 +104,7 @@ def test_those_in_between_go_some_at_a_time():
     kept = filled(20_000)
     doomed = list(range(1, 20_001))
     Random(1).shuffle(doomed)
-    before = kept.order.sequences
+    before = kept.order.sequences.parts
     looked_at = 0
     for sequence in doomed[:15_000]:
         contained = kept.order._swept_to if kept.order._swept is not None else None
@@ -117,7 +125,7 @@ def test_few_that_are_left_are_listed_anew():
     for sequence in range(2, 19_990, 2):
         del kept.live[sequence]
     kept.order.sweep(19_000)
-    assert kept.order.sequences == list(kept.live)
+    assert list(kept.order.sequences) == list(kept.live)
 
 
 def test_a_moment_is_found_without_passing_over_each_dead_one():
@@ -125,7 +133,7 @@ def test_a_moment_is_found_without_passing_over_each_dead_one():
     for sequence in range(2001, 6001):
         del kept.live[sequence]
     found: list[int | None] = []
-    assert lines_of(lambda: found.append(kept.order.first_at(40_000))) < 300
+    assert lines_of(lambda: found.append(kept.order.first_at(40_000))) < 400
     assert found == [6001]
 
 
@@ -165,3 +173,38 @@ def test_dead_ones_in_between_are_left_out_before_they_are_many():
         dead = len(kept.order) - len(kept.live)
         assert dead <= 20_000 // 3 + DEAD_MIN
     assert kept.swept() == [1, *range(15_001, 20_001)]
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_very_many_in_front_are_left_out_without_a_copy_of_the_others(together):
+    kept = filled(3 * PART + 10)
+    parts = list(kept.order.sequences.parts)
+    if together:
+        for sequence in range(1, PART + 11):
+            del kept.live[sequence]
+        kept.order.sweep(PART + 10)
+    else:
+        for sequence in range(1, PART + 11):
+            kept.leave(sequence)
+    assert [len(each) for each in kept.handed] == [1] and kept.handed[0][0] is parts[0]
+    assert [
+        each is known for each, known in zip(kept.order.sequences.parts, parts[1:], strict=True)
+    ]
+    assert kept.order.head == 10 and kept.order.first() == PART + 11
+    assert kept.swept() == list(kept.live)
+
+
+def test_those_in_front_are_left_out_while_others_are_swept(monkeypatch):
+    monkeypatch.setattr(sequence_order, "_SWEPT_FOR_ONE", 1)
+    kept = filled(3 * PART)
+    for sequence in range(PART // 2, 3 * PART // 2 + DEAD_MIN):
+        kept.leave(sequence)
+    assert kept.order._swept is not None
+    before = kept.order._swept_to
+    for sequence in range(1, PART // 2):
+        kept.leave(sequence)
+    assert kept.order.head < PART and kept.order._swept_to < before
+    assert kept.swept() == list(kept.live)
+    while kept.order._swept is not None:
+        kept.order.sweep()
+    assert kept.swept() == list(kept.live)
