@@ -83,9 +83,11 @@ class ContentCache:
             return memory.buffer
         assert content.buffer is not None, "mapped above"
         if not block.is_verified and block.summary is not None and block.pinned is None:
-            whole = bytes(content.buffer)
-            if len(whole) != block.summary.block_bytes or crc32c(whole) != block.summary.block_crc:
-                raise StoreError("a stored record is damaged", str(block.path), damage(whole))
+            whole, summary = content.buffer, block.summary  # a copy would take as long as all else
+            if len(whole) != summary.block_bytes or crc32c(whole) != summary.block_crc:
+                raise StoreError(
+                    "a stored record is damaged", str(block.path), damage(bytes(whole))
+                )
             block.is_verified = True
         return content.buffer
 

@@ -167,19 +167,24 @@ def decode(content: Buffer, *, with_subjects: bool = True) -> Summary | None:
     names_at = lengths_at + 2 * subjects
     if names_at > len(content):
         return None
-    lengths = array("H", bytes(content[lengths_at:names_at]))
+    view = memoryview(content)  # an index may be as long as its block: little of it is copied
+    lengths = array("H", view[lengths_at:names_at].tobytes())
     names_end = names_at + sum(lengths)
     stop = names_end + header.tombstone_bytes
     entries_at = stop + -stop % 4
     entries_end = entries_at + header.entries * (12 if is_sparse else 8)
-    rest, middle = bytes(content[entries_end:]), bytes(content[HEADER_BYTES:stop])
+    rest = view[entries_end:].tobytes()
     if (
         entries_end > len(content)
         or len(rest) not in (0, _END.size)
-        or crc32c(middle) != header.middle_crc
+        or crc32c(view[HEADER_BYTES:stop]) != header.middle_crc
     ):
         return None
-    columns = array("I", middle[: 12 * subjects])
+    of_all = view[HEADER_BYTES:lengths_at].cast("I") if with_subjects else memoryview(b"").cast("I")
+    counts, firsts, lasts = (
+        array("I", of_all[number * subjects : (number + 1) * subjects].tobytes())
+        for number in range(3)
+    )
     return Summary(
         first_seq=header.first_seq,
         last_seq=header.last_seq,
@@ -191,12 +196,12 @@ def decode(content: Buffer, *, with_subjects: bool = True) -> Summary | None:
         first_ts=header.first_ts,
         last_ts=header.last_ts,
         sparse=is_sparse,
-        counts=columns[:subjects],
-        firsts=columns[subjects : 2 * subjects],
-        lasts=columns[2 * subjects :],
-        names=middle[names_at - HEADER_BYTES : names_end - HEADER_BYTES] if with_subjects else b"",
+        counts=counts,
+        firsts=firsts,
+        lasts=lasts,
+        names=view[names_at:names_end].tobytes() if with_subjects else b"",
         lengths=lengths if with_subjects else array("H"),
-        tombstones=middle[names_end - HEADER_BYTES :],
+        tombstones=view[names_end:stop].tobytes(),
         entries_at=entries_at,
         entries_crc=header.entries_crc,
         compressed_bytes=_END.unpack(rest)[0] if rest else 0,
@@ -225,7 +230,7 @@ def decode_entries(content: Buffer, summary: Summary) -> Entries | None:
     """Return views of the entries of an index file, None when they are damaged."""
     n = summary.entries
     stop = summary.entries_at + n * (12 if summary.sparse else 8)
-    if crc32c(bytes(content[summary.entries_at : stop])) != summary.entries_crc:
+    if crc32c(memoryview(content)[summary.entries_at : stop]) != summary.entries_crc:
         return None
     numbers = memoryview(content)[summary.entries_at : stop].cast("I")
     return Entries(numbers[:n], numbers[n : 2 * n], numbers[2 * n :])
