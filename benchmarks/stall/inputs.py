@@ -583,7 +583,7 @@ def _server_id(port: int) -> str:
     return str(info["server_id"])
 
 
-def _reload(port: int) -> None:
+def reload(port: int) -> None:
     with Wire(port, TIMEOUT_S, {**USER, "user": "system"}) as wire:
         wire.subscribe_inbox()
         wire.request(f"$SYS.REQ.SERVER.{_server_id(port)}.RELOAD", b"")
@@ -1115,13 +1115,13 @@ INPUTS = [
     ),
     Input(
         "a reload of 5,000 users",
-        _reload,
+        reload,
         config=surroundings.many_users,
         credentials=tuple(USER.items()),
     ),
     Input(
         "a reload of 1,000 accounts, each of which imports from the next",
-        _reload,
+        reload,
         config=surroundings.ring_of_accounts,
         credentials=tuple(USER.items()),
     ),

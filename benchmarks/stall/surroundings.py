@@ -5,6 +5,7 @@ Each takes a folder, writes there what it names, and returns lines of a server's
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -54,6 +55,18 @@ def many_users(folder: Path) -> str:
     )
     others = f"OTHERS {{ jetstream: enabled, users: [ {_WITNESS}\n{users} ] }}"
     return f"accounts {{ {_SYSTEM}{others} }}\nsystem_account: SYSTEM\n"
+
+
+def users_of_file(file: Path) -> str:
+    """Have users in a file, for whom the folders of both files are in the same one."""
+    others = f'OTHERS {{ jetstream: enabled, include "../{file.parent.name}/{file.name}" }}\n'
+    return f"accounts {{ {_SYSTEM}{others} }}\nsystem_account: SYSTEM\n"
+
+
+def users(names: Iterable[str]) -> str:
+    """Return the content of such a file: the witness, and others."""
+    others = "\n".join(f"{{user: {name}, password: s3cret}}" for name in names)
+    return f"users: [ {_WITNESS}\n{others} ]\n"
 
 
 def many_imports(folder: Path) -> str:

@@ -62,6 +62,11 @@ def _frame(first: int, data: bytes) -> bytes:
     return bytes([first]) + size + bytes(4) + data
 
 
+def binary_frame(data: bytes) -> bytes:
+    """Return a client's frame that says this."""
+    return _frame(_FINAL | _BINARY, data)
+
+
 def websockets(said: Sequence[bytes], stack: contextlib.ExitStack) -> list[socket.socket]:
     """Return clients that have come by WebSocket, signed in, and said this, one each."""
     those = []
@@ -70,7 +75,7 @@ def websockets(said: Sequence[bytes], stack: contextlib.ExitStack) -> list[socke
         those.append(stack.enter_context(sock))
         sock.sendall(_REQUEST)
         read_until(sock, b"\r\n\r\n")
-        sock.sendall(_frame(_FINAL | _BINARY, _SIGN_IN + each + b"PING\r\n"))
+        sock.sendall(binary_frame(_SIGN_IN + each + b"PING\r\n"))
     for sock in those:
         read_until(sock, b"PONG\r\n")
     return those
@@ -101,7 +106,7 @@ def _deflated(size: int, times: int) -> bytes:
     deflater = zlib.compressobj(9, wbits=-15)
     packed = deflater.compress(_message(size)) + deflater.flush(zlib.Z_SYNC_FLUSH)
     frame = _frame(_FINAL | _PACKED | _BINARY, packed.removesuffix(b"\x00\x00\xff\xff"))
-    return frame * times + _frame(_FINAL | _BINARY, b"PING\r\n")
+    return frame * times + binary_frame(b"PING\r\n")
 
 
 BY_WEBSOCKET = f"websocket {{ port: {HTTP_PORT}, no_tls: true, compression: true }}\n"

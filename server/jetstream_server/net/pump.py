@@ -47,7 +47,7 @@ WRITTEN_BYTES_MAX = 4 * 1024 * 1024
 # By the clock as well: a megabyte takes several times as long where the system has yet to find the
 # memory for it. It is looked at after each piece for a client that takes several, and whenever so
 # much is written.
-WRITTEN_NS = 8_000_000
+WRITTEN_NS = 5_000_000
 WRITTEN_TIMED_BYTES_MIN = 64 * 1024
 # As soon as a flush is over: to all together, and to whom. The rest is for the next turn, as the
 # loop may have come from one to this without looking at sockets.
