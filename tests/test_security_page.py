@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from jetstream_server.base import limits
+from jetstream_server.base.clock import MILLISECOND
 from jetstream_server.core import deliveries, match, workload
 from jetstream_server.jetstream import open_batches
 from jetstream_server.jetstream.api import list_page
@@ -83,6 +84,7 @@ def test_there_are_rows():
         ("who have not signed in", node.OPS_OF_STRANGERS_MAX),
         ("Sockets that are read from", readiness.SOCKETS_OF_LOOK_MAX),
         ("Sockets that are read from", readiness.READ_BY_LOOP_MAX),
+        ("Sockets that are read from", readiness.LOOK_NS // MILLISECOND),
         ("from all sockets together", read_buffer.ROUND_BYTES),
         ("from all sockets together", read_buffer.READ_BYTES_MIN),
         ("in a turn", session_queue.LITTLE_BYTES),
@@ -93,6 +95,7 @@ def test_there_are_rows():
         ("is written at once", client_connection._PIECE_BYTES),
         ("is written at once", client_connection._PIECES_BYTES_MAX),
         ("is written at once", pump.WRITTEN_BYTES_MAX),
+        ("is written at once", pump.WRITTEN_NS // MILLISECOND),
         ("is written at once", pump.WRITTEN_LATE_BYTES_MIN),
         ("is written at once", pump.WRITTEN_AFTER_FLUSH_BYTES_MAX),
         ("is written at once", pump.AFTER_FLUSH_OF_ONE_BYTES_MAX),

@@ -7,9 +7,14 @@ To rebuild the heap of half a million deadlines, or to have their dictionary gro
 So once they are more than some thousand they are spread by their hashes over parts, each with a
 heap of its own, and one more heap tells which part is next.
 
+Those that are no more may surface all together: ten thousand clients left, and when the one that
+was the next had left as well it took 39 ms to find the next. So some are passed over at a time.
+Until that is done the time of the first one stands for the next deadline, which is not before it:
+whoever waits for it wakes too soon, passes over some more, and waits again.
+
 Invariants: a heap entry is live exactly when it is the one that `entries` holds for its key; the
-first one of the part that is next is. The first one of each part is among `_nexts`, if there are
-several parts.
+first one of the part that is next is, if `_is_exact`. The first one of each part is among `_nexts`,
+if there are several parts.
 """
 
 from __future__ import annotations
@@ -27,6 +32,7 @@ _REBUILD_ENTRIES_MIN = 64
 _ALONE_MAX = 8192  # keys in one part; to spread them takes some milliseconds
 _PARTS = 64  # a power of two
 _NEXTS_MAX = 4 * _PARTS  # first entries of parts, most of which are first no more
+_PASSED_AT_ONCE = 200  # that are no more; each takes one or two microseconds
 
 
 class _DeadlinePart(Generic[K]):
@@ -60,7 +66,8 @@ class DeadlineHeap(Generic[K]):
         sooner: called whenever a deadline is set that is earlier than all others.
 
     Attributes:
-        next_at: the earliest deadline, `NEVER` when there is none.
+        next_at: before which none is due, `NEVER` when there is none: the earliest deadline, or an
+            earlier one that is no more.
         popped: how many keys were taken out so far because they were due.
     """
 
@@ -72,6 +79,7 @@ class DeadlineHeap(Generic[K]):
         self._parts: list[_DeadlinePart[K]] = []
         # Deadline and order of what was the first entry of a part, and may be still, and the part.
         self._nexts: list[tuple[int, int, _DeadlinePart[K]]] = []
+        self._is_exact = True  # the earliest deadline is known
         self._count = 0
         self._counter = 0
 
@@ -99,10 +107,10 @@ class DeadlineHeap(Generic[K]):
         if self._alone is None and part.heap[0] is entry:
             self._note_first(part)
         if deadline_ns < self.next_at:
-            self.next_at = deadline_ns
+            self.next_at, self._is_exact = deadline_ns, True
             if self._sooner is not None:
                 self._sooner()
-        elif held is not None and held[0] == self.next_at:
+        elif not self._is_exact or (held is not None and held[0] == self.next_at):
             self._advance()
         if len(part.heap) > 2 * len(part.entries) + _REBUILD_ENTRIES_MIN:
             self._rebuild(part)
@@ -116,7 +124,7 @@ class DeadlineHeap(Generic[K]):
         self._count -= 1
         if len(part.heap) > 2 * len(part.entries) + _REBUILD_ENTRIES_MIN:
             self._rebuild(part)  # before all that is stale surfaces at once
-        if held[0] == self.next_at:
+        if not self._is_exact or held[0] == self.next_at:
             self._advance()
 
     def deadline(self, key: K) -> int | None:
@@ -125,16 +133,19 @@ class DeadlineHeap(Generic[K]):
         return None if entry is None else entry[0]
 
     def next_deadline(self) -> int | None:
-        """Return the earliest deadline, None when there is none."""
+        """Return the earliest deadline, or an earlier one that is no more; None when there is
+        none."""
         return None if self.next_at == NEVER else self.next_at
 
     def pop_due(self, now: int, count_max: int = sys.maxsize) -> list[K]:
         """Take out and return the keys whose deadline is at or before `now`, earliest first, and no
-        more than so many."""
+        more than so many. There may be more of them if `next_at` is not after `now` then."""
         if now < self.next_at:
             return []
         due: list[K] = []
-        while self.next_at <= now and len(due) < count_max:
+        if not self._is_exact:
+            self._advance()
+        while self._is_exact and self.next_at <= now and len(due) < count_max:
             part = self._alone or self._nexts[0][2]
             key = heapq.heappop(part.heap)[2]
             del part.entries[key]
@@ -147,24 +158,37 @@ class DeadlineHeap(Generic[K]):
         return due
 
     def _advance(self) -> None:
-        """Go on to the next deadline, as the earliest is gone."""
-        if (alone := self._alone) is not None:
-            heap = alone.heap
-            while heap and not alone.is_live(heap[0]):
-                heapq.heappop(heap)
-            self.next_at = heap[0][0] if heap else NEVER
-            return
-        while self._nexts:
+        """Go on to the next deadline, as the earliest is gone, or towards it."""
+        self.next_at = self._pass_over_in_one() if self._alone is not None else self._pass_over()
+
+    def _pass_over_in_one(self) -> int:
+        """Pass over first entries that are no more; return the deadline of that which is first
+        then."""
+        assert self._alone is not None, "there are no parts"
+        heap, is_live, left = self._alone.heap, self._alone.is_live, _PASSED_AT_ONCE
+        while heap and not (is_exact := is_live(heap[0])) and left:
+            heapq.heappop(heap)
+            left -= 1
+        self._is_exact = not heap or is_exact
+        return heap[0][0] if heap else NEVER
+
+    def _pass_over(self) -> int:
+        """Do the same with several parts."""
+        for _ in range(_PASSED_AT_ONCE):
+            if not self._nexts:
+                self._is_exact = True
+                return NEVER
             deadline, order, part = self._nexts[0]
             is_first = bool(part.heap) and part.heap[0][1] == order
             if is_first and part.is_live(part.heap[0]):
-                self.next_at = deadline
-                return
+                self._is_exact = True
+                return deadline
             heapq.heappop(self._nexts)
             if is_first:
                 heapq.heappop(part.heap)
                 self._note_first(part)
-        self.next_at = NEVER
+        self._is_exact = not self._nexts
+        return self._nexts[0][0] if self._nexts else NEVER
 
     def _rebuild(self, part: _DeadlinePart[K]) -> None:
         """Rebuild the heap of a part, as most of it is no more."""

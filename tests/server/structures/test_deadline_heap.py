@@ -9,6 +9,8 @@ from jetstream_server.base.clock import NEVER
 from jetstream_server.structures import deadline_heap
 from jetstream_server.structures.deadline_heap import DeadlineHeap
 
+from tests.traced_lines import lines_of
+
 
 def test_keys_come_out_in_the_order_of_their_deadlines() -> None:
     heap: DeadlineHeap[str] = DeadlineHeap()
@@ -112,6 +114,58 @@ def test_against_a_dictionary(steps: list[tuple[str, int, int]]) -> None:
         assert heap.next_deadline() == min(twin.values(), default=None)
         assert heap.next_at == min(twin.values(), default=NEVER)
         assert len(heap) == len(twin)
+
+
+@pytest.mark.parametrize("alone_max", [20, 1000])
+@pytest.mark.parametrize("passed_at_once", [1, 3, 20])
+@pytest.mark.parametrize("seed", range(5))
+def test_some_are_passed_over_at_a_time(
+    seed: int, passed_at_once: int, alone_max: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next deadline is never told too late, and whoever comes then finds what is due."""
+    monkeypatch.setattr(deadline_heap, "_ALONE_MAX", alone_max)
+    monkeypatch.setattr(deadline_heap, "_PASSED_AT_ONCE", passed_at_once)
+    random = Random(seed)
+    heap: DeadlineHeap[int] = DeadlineHeap()
+    twin: dict[int, int] = {}
+    inexact = 0
+    for now in range(400):
+        for _ in range(random.randrange(20)):
+            key, deadline = random.randrange(300), now + random.randrange(300)
+            heap.schedule(key, deadline)
+            twin[key] = deadline
+        if random.random() < 0.3:  # most leave, in some order, those in front among the last
+            leaving = sorted(twin, key=lambda each: -twin[each])
+            for key in leaving[: random.randrange(len(leaving) + 1)]:
+                heap.cancel(key)
+                del twin[key]
+        earliest = min(twin.values(), default=NEVER)
+        assert heap.next_at <= earliest
+        inexact += heap.next_at != earliest
+        turns = 0
+        while heap.next_at <= now:
+            for key in heap.pop_due(now):
+                assert twin[key] == min(twin.values()) <= now
+                del twin[key]
+            turns += 1
+            assert turns < 1000, "each goes on"
+        assert min(twin.values(), default=NEVER) > now
+        assert len(heap) == len(twin)
+    assert inexact or passed_at_once == 20
+
+
+def test_what_has_left_from_among_many_surfaces_in_steps() -> None:
+    """Ten thousand clients had left, and the one that was next left: that took 39 ms."""
+    heap: DeadlineHeap[int] = DeadlineHeap()
+    for key in range(10_000):
+        heap.schedule(key, key)
+    for key in range(1, 5000):
+        heap.cancel(key)
+    assert lines_of(lambda: heap.cancel(0)) < 3000
+    assert heap.next_at < 5000
+    assert max(lines_of(lambda: heap.pop_due(4999)) for _ in range(30)) < 3000
+    assert heap.next_at == 5000
+    assert heap.pop_due(5001) == [5000, 5001]
 
 
 @pytest.mark.parametrize("seed", range(20))

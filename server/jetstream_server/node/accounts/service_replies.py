@@ -163,7 +163,10 @@ class ServiceReplies:
         """Report timed requests whose time is over, as many as the turn has time for."""
         router, left = self._account.router, TIMEOUTS_OF_TURN_MAX
         while left > 0 and self.timed.next_at <= now:
-            for subject in self.timed.pop_due(now, min(TIMEOUTS_OF_PIECE, left)):
+            due = self.timed.pop_due(now, min(TIMEOUTS_OF_PIECE, left))
+            if not due:
+                return  # which is the next is yet to be found, in the next turn
+            for subject in due:
                 left -= 1
                 expected = self._take(subject)
                 if expected is not None:
