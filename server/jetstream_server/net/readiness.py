@@ -23,7 +23,7 @@ from jetstream_server.base.clock import Clock
 
 SOCKETS_OF_LOOK_MAX = 512
 # By the clock as well, as what some of them have sent may be much, or take long to be taken apart.
-LOOK_NS = 4_000_000
+LOOK_NS = 20_000_000
 _SOCKETS_OF_CLOCK = 16  # read from before it is looked at
 READ_BY_LOOP_MAX = 256  # with fewer clients, those who come are read from by the loop
 

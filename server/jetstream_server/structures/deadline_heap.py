@@ -32,7 +32,8 @@ _REBUILD_ENTRIES_MIN = 64
 _ALONE_MAX = 8192  # keys in one part; to spread them takes some milliseconds
 _PARTS = 64  # a power of two
 _NEXTS_MAX = 4 * _PARTS  # first entries of parts, most of which are first no more
-_PASSED_AT_ONCE = 200  # that are no more; each takes one or two microseconds
+_PASSED_AT_ONCE = 200  # that are no more; each takes some three microseconds
+_PASSED_FOR_ONE = 12  # when another deadline is set or cancelled, as very many may be in a turn
 
 
 class _DeadlinePart(Generic[K]):
@@ -111,7 +112,7 @@ class DeadlineHeap(Generic[K]):
             if self._sooner is not None:
                 self._sooner()
         elif not self._is_exact or (held is not None and held[0] == self.next_at):
-            self._advance()
+            self._advance(_PASSED_FOR_ONE)
         if len(part.heap) > 2 * len(part.entries) + _REBUILD_ENTRIES_MIN:
             self._rebuild(part)
 
@@ -125,7 +126,7 @@ class DeadlineHeap(Generic[K]):
         if len(part.heap) > 2 * len(part.entries) + _REBUILD_ENTRIES_MIN:
             self._rebuild(part)  # before all that is stale surfaces at once
         if not self._is_exact or held[0] == self.next_at:
-            self._advance()
+            self._advance(_PASSED_FOR_ONE)
 
     def deadline(self, key: K) -> int | None:
         """Return the deadline of a key, None when it has none."""
@@ -144,7 +145,7 @@ class DeadlineHeap(Generic[K]):
             return []
         due: list[K] = []
         if not self._is_exact:
-            self._advance()
+            self._advance(_PASSED_AT_ONCE)
         while self._is_exact and self.next_at <= now and len(due) < count_max:
             part = self._alone or self._nexts[0][2]
             key = heapq.heappop(part.heap)[2]
@@ -153,28 +154,30 @@ class DeadlineHeap(Generic[K]):
             self._count -= 1
             if self._alone is None:
                 self._note_first(part)
-            self._advance()
+            self._advance(_PASSED_AT_ONCE)
         self.popped += len(due)
         return due
 
-    def _advance(self) -> None:
-        """Go on to the next deadline, as the earliest is gone, or towards it."""
-        self.next_at = self._pass_over_in_one() if self._alone is not None else self._pass_over()
+    def _advance(self, most: int) -> None:
+        """Go on to the next deadline, as the earliest is gone, or towards it: past so many that are
+        no more."""
+        alone = self._alone is not None
+        self.next_at = self._pass_over_in_one(most) if alone else self._pass_over(most)
 
-    def _pass_over_in_one(self) -> int:
+    def _pass_over_in_one(self, left: int) -> int:
         """Pass over first entries that are no more; return the deadline of that which is first
         then."""
         assert self._alone is not None, "there are no parts"
-        heap, is_live, left = self._alone.heap, self._alone.is_live, _PASSED_AT_ONCE
+        heap, is_live = self._alone.heap, self._alone.is_live
         while heap and not (is_exact := is_live(heap[0])) and left:
             heapq.heappop(heap)
             left -= 1
         self._is_exact = not heap or is_exact
         return heap[0][0] if heap else NEVER
 
-    def _pass_over(self) -> int:
+    def _pass_over(self, most: int) -> int:
         """Do the same with several parts."""
-        for _ in range(_PASSED_AT_ONCE):
+        for _ in range(most):
             if not self._nexts:
                 self._is_exact = True
                 return NEVER
