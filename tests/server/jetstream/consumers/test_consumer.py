@@ -277,6 +277,22 @@ def test_what_a_limit_takes_in_the_middle_ends_nothing_before_it(account):
     assert delivered == [b"s.%c" % name for name in b"bcdefghiajaj"]
 
 
+def test_what_a_purge_takes_of_a_snapshot_is_not_waited_for(account):
+    """It takes the first message of the stream as well, from which on the consumer begins anew."""
+    stream = account.stream()
+    for name in b"abcda":
+        account.publish(b"s.%c" % name)
+    account.subscribe(b"_INBOX.p")
+    consumer = account.create(
+        stream, **EXPLICIT, deliver_policy="last_per_subject", filter_subject="s.>"
+    )
+    assert consumer.info(account.now)["num_pending"] == 4
+    stream.purge(b"s.a", 0, 0, account.now)
+    assert consumer.info(account.now)["num_pending"] == 3
+    account.pull(consumer, b"9")
+    assert [message.subject for message in account.client.take()] == [b"s.b", b"s.c", b"s.d"]
+
+
 def test_what_comes_due_and_is_not_sent_again_is_told_of_some_at_a_time(
     account, monkeypatch, make_client
 ):
