@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 from jetstream_server.config.options import ServerOptions, TlsOptions, WebsocketOptions
 from jetstream_server.net import listening
 from jetstream_server.net.client_connection import ClientConnection
-from jetstream_server.net.departures import Departures
 from jetstream_server.net.descriptors import Descriptors
 from jetstream_server.net.pump import Pump
 from jetstream_server.net.watched_socket import WatchedConnection, WatchedSocket
@@ -156,7 +155,7 @@ class Listeners:
 
     async def _serve(self, pump: Pump, bound: socket.socket, kind: str) -> list[asyncio.Server]:
         def accept() -> asyncio.BaseProtocol:
-            if not self._look_for_room(bound, pump.departures):
+            if not self._look_for_room(bound, pump):
                 return TurnedAway()
             # Who has yet to be let in by WebSocket does not count as a client.
             connection = self._connection(pump, kind)
@@ -174,12 +173,13 @@ class Listeners:
 
         return protocol_for(pump, terms)
 
-    def _look_for_room(self, bound: socket.socket, departures: Departures) -> bool:
+    def _look_for_room(self, bound: socket.socket, pump: Pump) -> bool:
         """Tell whether one more may come in; log it when that changes. Where few more may, sockets
         of those who leave do not stay open."""
         found = self._descriptors
         number = found.next_number(bound.fileno())
-        departures.keep_sockets = not found.are_scarce(number)
+        may_wait = not found.are_scarce(number)
+        pump.departures.keep_sockets = pump.readiness.may_put_off = may_wait
         has_room = found.are_for_clients(number)
         if has_room != self._had_room:
             self._had_room = has_room

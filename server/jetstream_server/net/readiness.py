@@ -7,6 +7,11 @@ watched in a set of their own, of which the loop sees no more than whether it ha
 read from, a turn acts on that, and then comes the next look. The system puts whoever it has told of
 behind the others; those of them for whom there was no time come first in the next look.
 
+Where a look finds as many as it may, whoever has ended waits for those who go on: ten thousand that
+are reset come faster than they can be read from, and everybody else stood in line behind them. A
+few of them are read from in each look, so that they have their turn as well, and the others as soon
+as there is time.
+
 A look costs some microseconds more than the loop's own way, so as long as clients are few the loop
 reads from them itself (`watched_socket.py`), as it does where the system has no such sets.
 """
@@ -14,6 +19,7 @@ reads from them itself (`watched_socket.py`), as it does where the system has no
 from __future__ import annotations
 
 import asyncio
+import itertools
 import select
 import sys
 from collections.abc import Sized
@@ -25,6 +31,10 @@ SOCKETS_OF_LOOK_MAX = 512
 # By the clock as well, as what some of them have sent may be much, or take long to be taken apart.
 LOOK_NS = 20_000_000
 _SOCKETS_OF_CLOCK = 16  # read from before it is looked at
+# Of those that have ended: while looks find as many as they may, and else.
+ENDED_OF_BUSY_LOOK = 16
+ENDED_OF_LOOK = 128
+_HAS_ENDED = select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLERR if sys.platform == "linux" else 0
 READ_BY_LOOP_MAX = 256  # with fewer clients, those who come are read from by the loop
 
 
@@ -47,6 +57,7 @@ class Readiness:
     Attributes:
         is_available: the system has such sets.
         is_behind: the look before this turn found as many as it may, or had no time for all.
+        may_put_off: whoever has ended may wait, as there are descriptors enough for others.
     """
 
     is_available = sys.platform == "linux"
@@ -58,8 +69,12 @@ class Readiness:
         self._watched: dict[int, Readable] = {}
         self._epoll: select.epoll | None = None
         self._left: list[tuple[int, int]] = []  # found, and not read from yet
+        self._ended: dict[int, Readable] = {}  # and are not read from yet, in their order
+        self._is_coming_back = False
+        self._was_behind = False  # the last look; `is_behind` is for others
         self._is_over = False
         self.is_behind = False
+        self.may_put_off = True
 
     @property
     def are_few(self) -> bool:
@@ -77,11 +92,13 @@ class Readiness:
         if self._epoll is None:
             self._epoll = select.epoll()
             self._loop.add_reader(self._epoll.fileno(), self._look)
-        self._epoll.register(descriptor, select.EPOLLIN)
+        self._epoll.register(descriptor, select.EPOLLIN | select.EPOLLRDHUP)
         self._watched[descriptor] = readable
 
     def forget(self, descriptor: int) -> None:
         """Watch a socket no more, as long as it is still open."""
+        if self._ended.pop(descriptor, None) is not None:
+            return
         if self._watched.pop(descriptor, None) is not None and self._epoll is not None:
             self._epoll.unregister(descriptor)
 
@@ -89,6 +106,7 @@ class Readiness:
         """Watch nothing any more."""
         self._is_over = True
         self._watched.clear()
+        self._ended.clear()
         if self._epoll is not None:
             self._loop.remove_reader(self._epoll.fileno())
             self._epoll.close()
@@ -99,18 +117,53 @@ class Readiness:
         over_at = self._clock.now() + LOOK_NS
         found = self._left or self._epoll.poll(0, SOCKETS_OF_LOOK_MAX)
         self._left = []
-        self._left = self._read(found, over_at)
-        self.is_behind = bool(self._left) or len(found) == SOCKETS_OF_LOOK_MAX
+        is_full = len(found) == SOCKETS_OF_LOOK_MAX
+        if is_full and self.may_put_off:
+            found = self._put_off(found)
+        self._left = self._read(found, self._watched, over_at)
+        self.is_behind = self._was_behind = bool(self._left) or is_full
 
-    def _read(self, found: list[tuple[int, int]], over_at: int) -> list[tuple[int, int]]:
+    def _read(
+        self, found: list[tuple[int, int]], among: dict[int, Readable], over_at: int
+    ) -> list[tuple[int, int]]:
         """Read from sockets, as long as there is time; return those that are left."""
-        watched = self._watched
         for begin in range(0, len(found), _SOCKETS_OF_CLOCK):
             end = begin + _SOCKETS_OF_CLOCK
             for descriptor, _ in found[begin:end]:
-                readable = watched.get(descriptor)
+                readable = among.get(descriptor)
                 if readable is not None:  # what was read before may have ended it
                     readable.read()
             if self._clock.now() >= over_at:
                 return found[end:]
         return []
+
+    def _put_off(self, found: list[tuple[int, int]]) -> list[tuple[int, int]]:
+        """Have those wait that have ended; return the others."""
+        assert self._epoll is not None
+        others = []
+        for each in found:
+            descriptor, events = each
+            if not events & _HAS_ENDED:
+                others.append(each)
+            elif (readable := self._watched.pop(descriptor, None)) is not None:
+                self._epoll.unregister(descriptor)  # else every look would find it
+                self._ended[descriptor] = readable
+        self._come_back()
+        return others
+
+    def _come_back(self) -> None:
+        """Have some of those read from that wait, in the next turn."""
+        if self._ended and not self._is_coming_back:
+            self._is_coming_back = True
+            self._loop.call_soon(self._read_ended)
+
+    def _read_ended(self) -> None:
+        self._is_coming_back = False
+        self._come_back()  # whatever comes of those that are read from now
+        most = ENDED_OF_BUSY_LOOK if self._was_behind else ENDED_OF_LOOK
+        self._was_behind = False  # until the next look
+        ended = self._ended
+        first = list(itertools.islice(ended, most))
+        for descriptor in first:  # who has sent more than is read at once lines up anew
+            ended[descriptor] = ended.pop(descriptor)
+        self._read([(each, 0) for each in first], ended, self._clock.now() + LOOK_NS)

@@ -75,14 +75,14 @@ def test_clients_come_in_until_it_is_shut(opened):
 
 
 def test_where_descriptors_are_few_sockets_of_those_who_leave_do_not_stay_open(opened, monkeypatch):
-    kept: list[bool] = []
+    kept: list[tuple[bool, bool]] = []
 
     async def scene(listeners: Listeners, node: Node) -> None:
         looked = Listeners._look_for_room
 
-        def looking(self, bound, departures) -> bool:
-            has_room = looked(self, bound, departures)
-            kept.append(departures.keep_sockets)
+        def looking(self, bound, pump) -> bool:
+            has_room = looked(self, bound, pump)
+            kept.append((pump.departures.keep_sockets, pump.readiness.may_put_off))
             return has_room
 
         monkeypatch.setattr(Listeners, "_look_for_room", looking)
@@ -92,7 +92,7 @@ def test_where_descriptors_are_few_sockets_of_those_who_leave_do_not_stay_open(o
         await first_line(listeners.port)
 
     opened(options_of(), scene)
-    assert kept == [True, False]
+    assert kept == [(True, True), (False, False)]
 
 
 def test_only_clients_without_websocket_may_be_read_from_by_the_loop(opened, monkeypatch, until):

@@ -234,6 +234,219 @@ def test_after_the_end_nobody_is_watched(ends: Callable[[], Ends], on_loop: OnLo
     on_loop(main())
 
 
+class Guest:
+    """A socket that is read from as a client's is: until its other side has ended."""
+
+    def __init__(self, looking: Readiness, own: socket.socket, heard: list[Guest]) -> None:
+        self.own = own
+        self._looking = looking
+        self._heard = heard
+        self.said = b""
+        self.has_ended = False
+
+    def read(self) -> None:
+        self._heard.append(self)
+        said = self.own.recv(2)
+        self.said += said
+        if not said:
+            self.has_ended = True
+            self._looking.forget(self.own.fileno())
+
+
+def guests(
+    looking: Readiness, ends: Callable[[], Ends], heard: list[Guest], said: list[bytes]
+) -> tuple[list[Guest], list[socket.socket]]:
+    """Return so many who are watched and have said that, and their other sides."""
+    inside, outside = [], []
+    for each in said:
+        own, other = ends()
+        guest = Guest(looking, own, heard)
+        looking.watch(own.fileno(), guest)
+        other.send(each)
+        inside.append(guest)
+        outside.append(other)
+    return inside, outside
+
+
+@pytest.fixture
+def small_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have looks find four, and few be read from that have ended."""
+    monkeypatch.setattr(readiness, "SOCKETS_OF_LOOK_MAX", 4)
+    monkeypatch.setattr(readiness, "ENDED_OF_BUSY_LOOK", 1)
+    monkeypatch.setattr(readiness, "ENDED_OF_LOOK", 3)
+
+
+def _shut_one_way(end: socket.socket) -> None:
+    end.shutdown(socket.SHUT_WR)
+
+
+@pytest.mark.usefixtures("small_looks")
+@pytest.mark.parametrize("end", [socket.socket.close, _shut_one_way])
+def test_who_has_ended_waits_for_those_who_go_on(
+    ends: Callable[[], Ends], on_loop: OnLoop, end: Callable[[socket.socket], None]
+) -> None:
+    """Ten thousand that were reset kept others waiting for up to 50 ms: they were in line first."""
+
+    async def main() -> None:
+        looking = Readiness(asyncio.get_running_loop(), StandingClock(), ())
+        heard = list[Guest]()
+        gone, outside = guests(looking, ends, heard, [b"x"] * 12)
+        for other in outside:
+            end(other)
+        (last,), _ = guests(looking, ends, heard, [b"y"])
+        while last not in heard:
+            await looks()
+        # Three looks were full, and with each came one that has ended; the last one heard all.
+        assert heard.index(last) <= 3
+        found = [len(heard)]
+        while not all(guest.has_ended for guest in gone):
+            await looks()
+            found.append(len(heard))
+        steps = Counter(after - before for before, after in itertools.pairwise(found))
+        assert steps[3] > 4 > max(steps), "more of them as soon as there is time"
+        assert [guest.said for guest in gone] == [b"x"] * 12, "what they had said was heard first"
+        assert Counter(heard) == {**dict.fromkeys(gone, 2), last: 1}
+        looking.close()
+
+    on_loop(main())
+
+
+@pytest.mark.usefixtures("small_looks")
+def test_a_full_look_is_forgotten_when_nobody_else_is_there(
+    ends: Callable[[], Ends], on_loop: OnLoop
+) -> None:
+    async def main() -> None:
+        looking = Readiness(asyncio.get_running_loop(), StandingClock(), ())
+        heard = list[Guest]()
+        _, outside = guests(looking, ends, heard, [b"x"] * 8)
+        for other in outside:
+            other.close()
+        found = [0]
+        while len(heard) < 16:
+            await looks()
+            found.append(len(heard))
+        assert max(after - before for before, after in itertools.pairwise(found)) == 3
+        looking.close()
+
+    on_loop(main())
+
+
+@pytest.mark.usefixtures("small_looks")
+def test_who_has_ended_is_read_from_although_looks_are_always_full(
+    ends: Callable[[], Ends], on_loop: OnLoop
+) -> None:
+    async def main() -> None:
+        looking = Readiness(asyncio.get_running_loop(), StandingClock(), ())
+        heard = list[Guest]()
+        gone, outside = guests(looking, ends, heard, [b"x", b"aabbcc"])
+        for other in outside:
+            other.close()
+        busy, others = guests(looking, ends, heard, [b"y" * 2000] * 6)
+        while not all(guest.has_ended for guest in gone):
+            await looks()
+            for other in others:
+                other.send(b"y" * 2)  # there is always more
+        # They take turns, so that the one who has said more does not keep the other waiting.
+        order = [guest for guest in heard if guest in gone]
+        assert order[:4] == [order[0], order[1]] * 2 and order[0] is not order[1]
+        assert [guest.said for guest in gone] == [b"x", b"aabbcc"]
+        assert all(heard.count(guest) >= 4 for guest in busy)
+        looking.close()
+
+    on_loop(main())
+
+
+@pytest.mark.usefixtures("small_looks")
+def test_where_nobody_may_wait_who_has_ended_is_read_from_in_its_place(
+    ends: Callable[[], Ends], on_loop: OnLoop
+) -> None:
+    async def main() -> None:
+        looking = Readiness(asyncio.get_running_loop(), StandingClock(), ())
+        looking.may_put_off = False
+        heard = list[Guest]()
+        gone, outside = guests(looking, ends, heard, [b"x"] * 4)
+        for other in outside:
+            other.close()
+        (last,), _ = guests(looking, ends, heard, [b"y"])
+        while last not in heard:
+            await looks()
+        assert heard[:5] == [*gone, last]
+        looking.close()
+
+    on_loop(main())
+
+
+@pytest.mark.usefixtures("small_looks")
+def test_who_waits_is_forgotten_like_others_and_at_the_end(
+    ends: Callable[[], Ends], on_loop: OnLoop
+) -> None:
+    async def main() -> None:
+        looking = Readiness(asyncio.get_running_loop(), StandingClock(), ())
+        heard = list[Guest]()
+        gone, outside = guests(looking, ends, heard, [b"x"] * 4)
+        for other in outside:
+            other.close()
+        while not looking.is_behind:
+            await looks()
+        assert not heard, "all four wait"
+        for guest in gone[:2]:
+            looking.forget(guest.own.fileno())
+        # Its number is free for another one, who is watched as if nobody had waited.
+        number = gone[0].own.fileno()
+        gone[0].own.close()
+        again, other = ends()
+        assert number in (again.fileno(), other.fileno())
+        again, other = (again, other) if again.fileno() == number else (other, again)
+        late = Guest(looking, again, heard)
+        looking.watch(number, late)
+        other.send(b"z")
+        while not (late.said and gone[2].has_ended and gone[3].has_ended):
+            await looks()
+        assert not any(guest in heard for guest in gone[:2])
+        more, outside = guests(looking, ends, heard, [b"x"] * 4)
+        for other in outside:
+            other.close()
+        while not looking.is_behind:
+            looking.is_behind = False
+            await looks()
+        heard.clear()
+        looking.close()
+        await looks(5)
+        assert not heard and not any(guest.has_ended for guest in more)
+
+    on_loop(main())
+
+
+@pytest.mark.usefixtures("small_looks")
+def test_one_that_cannot_be_read_from_does_not_keep_others_who_wait(
+    ends: Callable[[], Ends], on_loop: OnLoop
+) -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        planted = list[str]()
+        loop.set_exception_handler(lambda _, context: planted.append(str(context["exception"])))
+        looking = Readiness(loop, StandingClock(), ())
+        heard = list[Guest]()
+
+        class Broken(Guest):
+            def read(self) -> None:
+                self._looking.forget(self.own.fileno())
+                raise RuntimeError("planted")
+
+        own, other = ends()
+        looking.watch(own.fileno(), Broken(looking, own, heard))
+        other.close()
+        gone, outside = guests(looking, ends, heard, [b"x"] * 3)
+        for other in outside:
+            other.close()
+        while not all(guest.has_ended for guest in gone):
+            await looks()
+        assert planted == ["planted"]
+        looking.close()
+
+    on_loop(main())
+
+
 def test_who_comes_while_clients_are_few_is_read_from_by_the_loop(
     on_loop: OnLoop, monkeypatch: pytest.MonkeyPatch
 ) -> None:

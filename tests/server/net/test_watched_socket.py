@@ -486,6 +486,7 @@ def test_a_crowd_that_is_reset_is_told_of_in_looks_and_leaves_in_turns(
 ) -> None:
     """Ten thousand were closed by the loop in one go, which took up to 90 ms."""
     monkeypatch.setattr(readiness, "SOCKETS_OF_LOOK_MAX", 50)
+    monkeypatch.setattr(readiness, "ENDED_OF_LOOK", 20)  # of those that a full look has put off
     count = 6 * PARTS_OF_TURN
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 4 * count)), hard))
@@ -505,7 +506,7 @@ def test_a_crowd_that_is_reset_is_told_of_in_looks_and_leaves_in_turns(
             def turns(*, is_busy: bool) -> None:
                 nonlocal most
                 most = max(most, len(pump.departures._waiting))
-                assert is_busy or heard[-1] < 50
+                assert is_busy or heard[-1] < 70
                 busy.append(is_busy)
                 heard.append(0)
                 turned(is_busy=is_busy)
@@ -520,7 +521,7 @@ def test_a_crowd_that_is_reset_is_told_of_in_looks_and_leaves_in_turns(
             witness[1].write(b"PING\r\n")
             assert await witness[0].readline() == b"PONG\r\n"
             await until(lambda: len(served.node.sessions) == 1)
-            assert sum(heard) == count and max(heard) <= 50
+            assert sum(heard) == count and max(heard) < 70
             assert busy.count(True) <= len(crowd) // 50 + 1 and not busy[-1]
             assert most < count, "the first had left before the last was told of"
             assert [each.reason for each in served.node.closed] == ["Read Error"] * count
