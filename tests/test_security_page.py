@@ -84,6 +84,8 @@ def test_there_are_rows():
         ("who have not signed in", node.OPS_OF_STRANGERS_MAX),
         ("Sockets that are read from", readiness.SOCKETS_OF_LOOK_MAX),
         ("Sockets that are read from", readiness.READ_BY_LOOP_MAX),
+        ("Sockets that are read from", readiness.ENDED_OF_BUSY_LOOK),
+        ("Sockets that are read from", readiness.ENDED_OF_LOOK),
         ("Sockets that are read from", readiness.LOOK_NS // MILLISECOND),
         ("from all sockets together", read_buffer.ROUND_BYTES),
         ("from all sockets together", read_buffer.READ_BYTES_MIN),
