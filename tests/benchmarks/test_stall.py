@@ -130,3 +130,24 @@ def test_an_input_that_fails_is_said_to(monkeypatch):
         raise OSError("gone")
 
     assert "gone" in stall.measure(OURS, Input("x", fail)).failure
+
+
+@pytest.mark.parametrize(
+    ("longest_ms", "again", "lines"), [(50, 2, 1), (50.1, 2, 3), (50.1, 0, 1), (51, 1, 2)]
+)
+def test_what_is_above_is_measured_again(monkeypatch, capsys, longest_ms, again, lines):
+    waits = Waits([1_000_000], [int(longest_ms * 1e6)], [], 0)
+    monkeypatch.setattr(stall, "measure", lambda *_, **__: stall.Outcome(waits))
+    name = INPUTS[0].name
+    assert stall.main([name, "--kinds", "ours", "--again", str(again)]) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert [line.startswith(name) for line in said] == [False] + [True] * lines
+
+
+def test_what_cannot_be_measured_is_not_measured_again(monkeypatch, capsys):
+    failed = stall.Outcome(Waits(), failure="why")
+    monkeypatch.setattr(stall, "measure", lambda *_, **__: failed)
+    assert stall.main([INPUTS[0].name, "--kinds", "ours", "--again", "2"]) == 1
+    assert len(capsys.readouterr().out.splitlines()) == 2
+    signing = stall.Outcome(Waits(sign_ins_ns=[60_000_000]))
+    assert stall.longest_ms(signing) == 60
