@@ -293,6 +293,23 @@ def test_what_a_purge_takes_of_a_snapshot_is_not_waited_for(account):
     assert [message.subject for message in account.client.take()] == [b"s.b", b"s.c", b"s.d"]
 
 
+def test_a_purge_that_moves_the_floor_takes_of_a_snapshot_what_is_above_as_well(account):
+    stream = account.stream()
+    subjects = [b"s.x.a", b"s.y", b"s.x.b", b"s.x.c"]
+    for subject in subjects:
+        account.publish(subject)
+    account.subscribe(b"_INBOX.p")
+    consumer = account.create(
+        stream, **EXPLICIT, deliver_policy="last_per_subject", filter_subject="s.>"
+    )
+    assert consumer.info(account.now)["num_pending"] == 4
+    stream.purge(b"s.x.*", 0, 1, account.now)
+    assert consumer.progress.floor_stream_seq == 1
+    assert consumer.info(account.now)["num_pending"] == 2
+    account.pull(consumer, b"9")
+    assert [message.subject for message in account.client.take()] == [b"s.y", b"s.x.c"]
+
+
 def test_what_comes_due_and_is_not_sent_again_is_told_of_some_at_a_time(
     account, monkeypatch, make_client
 ):
