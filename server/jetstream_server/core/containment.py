@@ -65,7 +65,9 @@ class Containment:
     def __init__(self, note: Callable[[str, str], None] | None = None) -> None:
         self._note = note
         self._causes: set[str] = set()
-        self.counts = {domain: 0 for domain in Domain if domain is not Domain.PROCESS}
+        self.counts: dict[Domain, int] = {
+            domain: 0 for domain in Domain if domain is not Domain.PROCESS
+        }
 
     @property
     def total(self) -> int:
@@ -90,20 +92,43 @@ class Containment:
         widest = max((row.domain for _, row in rows), default=Domain.PROCESS)
         if widest is Domain.PROCESS:
             raise error
-        self.counts[widest] += 1
-        cause = _cause(error, frames, widest)
-        incident = Incident(self.total, widest, _identity(cause, frames))
-        if cause not in self._causes:
-            if len(self._causes) >= _CAUSES_MAX:
-                self._causes.clear()
-            self._causes.add(cause)
-            note("ERR", _report(incident, error))
+        incident = self._note_incident(note, error, frames, widest)
         casualties: dict[int, Casualty] = {}
         for frame, row in reversed(rows):  # the inner ones first
             if row.given_up and (found := _reached(frame, row.given_up)) is not None:
                 casualties[id(found)] = found
         for casualty in casualties.values():
             casualty.give_up(incident, now)
+        return incident
+
+    def contain_call(self, error: Exception) -> Incident:
+        """Say that a call has failed that nobody waits for, and that nothing in the table has to do
+        with: a callback of a library. Whoever has called it goes on.
+
+        Raises:
+            Exception: the same one, if nothing is contained.
+        """
+        if self._note is None or isinstance(error, MemoryError):
+            raise error
+        frames = list(_frames(error.__traceback__))
+        return self._note_incident(self._note, error, frames, Domain.REQUEST)
+
+    def _note_incident(
+        self,
+        note: Callable[[str, str], None],
+        error: Exception,
+        frames: list[FrameType],
+        to: Domain,
+    ) -> Incident:
+        """Count it, and log it if it is the first for its cause."""
+        self.counts[to] += 1
+        cause = _cause(error, frames, to)
+        incident = Incident(self.total, to, _identity(cause, frames))
+        if cause not in self._causes:
+            if len(self._causes) >= _CAUSES_MAX:
+                self._causes.clear()
+            self._causes.add(cause)
+            note("ERR", _report(incident, error))
         return incident
 
 

@@ -61,6 +61,10 @@ PLACES: dict[str, Row] = {
     "ClientConnection": _CONNECTION,
     "LayeredConnection": _CONNECTION,
     "UpgradingConnection": _CONNECTION,
+    "PasswordInquiry": Row(Domain.CONNECTION, "self._go_on.__self__"),  # the client that waits
+    "Answers": _REQUEST,
+    "Node._forget_session": _REQUEST,  # who is over is heard no more, and reached by nothing
+    "Upkeep": _REQUEST,  # likewise
     # -- requests and monitoring -----------------------------------------------------------------
     "Api": _REQUEST,
     "Catalog": _REQUEST,
@@ -72,10 +76,15 @@ PLACES: dict[str, Row] = {
     "ServerCommands": _REQUEST,
     "ClaimsServices": _REQUEST,
     "MonitorHttp": _REQUEST,
+    "_Http": _CONNECTION,
     "Server": _REQUEST,  # a reload; healthz says that it was followed in part
     "SystemEvents": _REQUEST,
     "LameDuck": Row(Domain.REQUEST, "self"),
     "Router": Row(Domain.MESSAGE, "self"),
+    "_LateRun": _MESSAGE,
+    "_Wide": _MESSAGE,
+    "_Crowded": _MESSAGE,
+    "_Crossing": _MESSAGE,
     "TracedRoute": _MESSAGE,
     "DomainMapping": _MESSAGE,
     "Shadow": _MESSAGE,

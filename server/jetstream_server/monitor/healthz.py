@@ -88,12 +88,9 @@ def _ailments(node: Node, options: HealthzOptions) -> list[_Ailment]:
     if node.lame_duck is not None:
         text = "failed to be ready for connections after 1ms: server"
         return [_Ailment(500, "CONNECTION", text)]
-    if not node.options.jetstream.is_enabled:
-        if not options.enabled_only:
-            return []
-        return [_Ailment(503, "JETSTREAM", "JetStream is not enabled")]
+    is_enabled = node.options.jetstream.is_enabled
     if options.enabled_only:
-        return []
+        return [] if is_enabled else [_Ailment(503, "JETSTREAM", "JetStream is not enabled")]
     if node.disk_full:
         return [_Ailment(503, "JETSTREAM", f"JetStream storage: {node.disk_full}")]
     if options.server_only:
@@ -105,6 +102,8 @@ def _ailments(node: Node, options: HealthzOptions) -> list[_Ailment]:
     if node.is_half_reloaded:
         text = "the configuration was followed in part: reload it, or start the server again"
         links.append(_Ailment(503, "ACCOUNT", text))
+    if not is_enabled:
+        return links
     if node.storage_damage:
         links.append(_Ailment(503, "JETSTREAM", f"JetStream storage: {node.storage_damage}"))
     catalogs = {

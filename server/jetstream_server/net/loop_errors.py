@@ -19,7 +19,7 @@ def contain_callbacks(
     clock: Clock,
     failed: Callable[[BaseException], None],
 ) -> None:
-    """Contain what callbacks raise; what cannot be contained is logged by the loop, as usual.
+    """Contain what callbacks raise: the loop would log each of them anew, beside the server's log.
 
     Args:
         failed: told that there is no memory left: nothing can be promised then.
@@ -32,8 +32,11 @@ def contain_callbacks(
         if isinstance(error, Exception):
             try:
                 containment.contain(error, clock.now())
-            except Exception:  # the same one, or one that it led to
-                loop.default_exception_handler(context)
+            except Exception as other:  # the same one, or one that it led to
+                try:
+                    containment.contain_call(other)
+                except Exception:  # it contains nothing
+                    loop.default_exception_handler(context)
             return
         loop.default_exception_handler(context)
 

@@ -7,19 +7,22 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import socket
 from collections.abc import AsyncIterator, Iterator
 from functools import partial
 from typing import Any, TypeVar, cast
 
+import h11
 import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
-from starlette.types import Message
+from starlette.types import Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from jetstream_server.core.containment import Incident
 from jetstream_server.core.steps import InSteps
 from jetstream_server.jetstream.wire.go_json import encode
 from jetstream_server.monitor.long_view import encode_in_pieces, is_long
@@ -34,6 +37,10 @@ from jetstream_server.net.stacks import stacks
 from jetstream_server.net.watched_socket import WatchedSocket
 
 Result = TypeVar("Result")
+
+# Whatever a stranger sends that is no HTTP would be a line on the standard error, each time.
+_UNHEARD = logging.getLogger("jetstream_server.monitor")
+_UNHEARD.setLevel(logging.CRITICAL + 1)
 
 
 class _Uvicorn(uvicorn.Server):
@@ -56,6 +63,7 @@ class _Http(H11Protocol):
 
     def __init__(self, pump: Pump, **terms: Any) -> None:
         super().__init__(**terms)
+        self.logger = _UNHEARD
         self._pump = pump
 
     def connection_made(self, transport: Any) -> None:
@@ -90,6 +98,32 @@ class _Http(H11Protocol):
         except Exception as error:
             self._pump.node.containment.contain(error, self._pump.clock.now())
             self.transport.abort()
+
+    def give_up(self, incident: Incident, now: int) -> None:
+        """End the connection, as an exception may have left it half way."""
+        self.transport.abort()
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what is no HTTP, if it is the turn of an answer: a request may go wrong in its
+        body, when it is answered already."""
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            super().send_400_response(msg)
+        else:
+            self.transport.close()
+
+    def shutdown(self) -> None:
+        """End, after the answer under way."""
+        try:
+            super().shutdown()
+        except h11.LocalProtocolError:  # nothing can be said any more
+            self.transport.close()
+
+    def timeout_keep_alive_handler(self) -> None:
+        """End, as nobody has asked for anything for a while."""
+        try:
+            super().timeout_keep_alive_handler()
+        except h11.LocalProtocolError:  # nothing can be said any more
+            self.transport.close()
 
     def pause_reading(self) -> None:
         """Read no more for now."""
@@ -178,8 +212,10 @@ class MonitorHttp:
         routes.append(Route(self._base + "/stacksz", self._stacks))
         pages = Starlette(routes=routes, exception_handlers={404: _not_found})
         pages.router.redirect_slashes = False  # /varz/ is not /varz
+        self._pages = pages
         config = uvicorn.Config(
-            pages,
+            self._answer,
+            interface="asgi3",
             http=cast(Any, partial(_accept, pump)),
             log_config=None,
             access_log=False,
@@ -200,6 +236,13 @@ class MonitorHttp:
         self._server.should_exit = self._server.force_exit = True
         if self._task is not None:
             await self._task
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request, whatever comes of it."""
+        try:
+            await self._pages(scope, receive, send)
+        except Exception as error:
+            self._pump.node.containment.contain(error, self._pump.clock.now())
 
     async def _index(self, request: Request) -> Response:
         count("/", self._pump.node)
@@ -247,10 +290,6 @@ class MonitorHttp:
     async def _page(self, pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
         """Give the pieces of a long page as its reader takes them, with something else between
         them. What fails then breaks the page off."""
-        try:
-            for piece in pieces:
-                yield piece
-                await asyncio.sleep(0)
-        except Exception as error:
-            self._pump.node.containment.contain(error, self._pump.clock.now())
-            raise
+        for piece in pieces:
+            yield piece
+            await asyncio.sleep(0)

@@ -222,18 +222,20 @@ class Node:
 
     def _forget_session(self, session: Session, reason: str, now: int) -> None:
         del self.sessions[session.cid]
-        session.close(reason)
-        if self.trace is not None:
-            self.trace.closed(session)
-        closed = self.closed.add(session, now or session.last_activity)
-        self.upkeep.give_up(session.account, session.end(), closed)
-        if self.chronicle is not None:
-            self.tell(self.chronicle.disconnected, session, now or session.last_activity)
-        self.fed.forget(session)
-        self.strangers.forget(session)
-        self.touched.pop(session, None)
-        self._timers.cancel(session)
-        self.stats.traffic.add(session.traffic)  # what the client did stays in the totals
+        try:
+            session.close(reason)
+            if self.trace is not None:
+                self.trace.closed(session)
+            closed = self.closed.add(session, now or session.last_activity)
+            self.upkeep.give_up(session.account, session.end(), closed)
+            if self.chronicle is not None:
+                self.tell(self.chronicle.disconnected, session, now or session.last_activity)
+        finally:
+            self.fed.forget(session)
+            self.strangers.forget(session)
+            self.touched.pop(session, None)
+            self._timers.cancel(session)
+            self.stats.traffic.add(session.traffic)  # what the client did stays in the totals
 
     def info(
         self, session: Session, *, connect_info: bool = False, lame_duck: bool = False
@@ -315,7 +317,7 @@ class Node:
             deliveries.begin_short(PART_OF_FRESH)
         else:
             if upkeep.is_any:
-                upkeep.go_on()
+                self._keep_up(now)
             deliveries.begin()
         # As many as may be heard in one turn of the node.
         if fed.is_any:
@@ -349,6 +351,12 @@ class Node:
         for session in fresh:
             fed.note(session)
 
+    def _keep_up(self, now: int) -> None:
+        try:
+            self.upkeep.go_on()
+        except Exception as error:
+            self.containment.contain(error, now)
+
     def _hear(self, session: Session, ops_max: int, now: int) -> int:
         promises = self.workload.promises
         if promises.unclaimed:
@@ -362,7 +370,10 @@ class Node:
         if promises.unclaimed:
             promises.made_for(session.answers)
         if session.left and session.is_over:
-            self._forget_session(session, session.left, now)
+            try:
+                self._forget_session(session, session.left, now)
+            except Exception as error:
+                self.containment.contain(error, now)
             acted_on += OPS_OF_FAREWELL
         return acted_on
 

@@ -120,9 +120,11 @@ class Upkeep:
     def _take_out_some(self) -> None:
         while (self._followed or self._given_up) and self._given_up_left > 0:
             if self._followed:
-                self._given_up_left -= self._followed[0].go_on()
-                if self._followed[0].is_over:
-                    self._followed.popleft()
+                # Taken first: should one fail, it is not tried with every turn.
+                following = self._followed.popleft()
+                self._given_up_left -= following.go_on()
+                if not following.is_over:
+                    self._followed.appendleft(following)
                 continue
             account, subscriptions, closed = self._given_up[0]
             while self._given_up_left > 0 and not self._followed:
@@ -131,8 +133,8 @@ class Upkeep:
                     self._given_up.popleft()
                     break
                 told = account.sublist.told
-                if (following := account.unsubscribe(subscription)) is not None:
-                    self._followed.append(following)
+                if (left := account.unsubscribe(subscription)) is not None:
+                    self._followed.append(left)
                 self._given_up_left -= 1 + ops_of(subscription.subject, account.sublist.told - told)
                 if closed is not None:
                     closed.note(subscription)

@@ -13,16 +13,38 @@ from jetstream_server.core.fault_domains import PLACES, Domain, row_of
 
 ROOT = Path(jetstream_server.__file__).parent
 
-# Methods that a message, a request or a timer calls, by the parameters that tell them from others.
-DRIVEN = {
-    "receive": ("self", "stretch"),
-    "tick": ("self", "now"),
-    "advance": ("self", "now"),
-    "run": ("self", "now"),
-    "go_on": ("self", "finished"),
-}
+# What a message, a request, a turn or a timer calls.
+DRIVEN = {"receive", "tick", "advance", "run", "go_on", "answered"}
 # These hold the boundaries, and have nothing to be given up themselves.
 SHELLS = {"Node", "Account"}
+# Nobody drives these but somebody who is in the table, or who holds a boundary.
+DRIVEN_WITHIN = {
+    **dict.fromkeys(
+        (
+            "UnderWay",
+            "PostponedRequests",
+            "Search",
+            "_Filtered",
+            "_Followed",
+            "_HeardLater",
+            "_Missed",
+        ),
+        "Answers",
+    ),
+    **dict.fromkeys(("Delivery", "WideDelivery", "FlowControl", "Terminations"), "Consumer"),
+    "DisjointPatterns": "Catalog",
+    "Interest": "Stream",
+    "Rebuild": "Restore",
+    "Following": "Upkeep",
+    "TimedRequest": "ServiceReplies",
+    "Pings": "Session",
+    **dict.fromkeys(("Numbering", "Renumbering", "Opening"), "Contents"),
+    "_Descent": "Router",
+    "AccountShares": "Node, within the boundary of an account's turn",
+    **dict.fromkeys(("Stacked", "TlsLayer", "WebsocketLayer", "FrameReader"), "LayeredConnection"),
+    "UpgradeRequest": "UpgradingConnection",
+    **dict.fromkeys(("BusyPoll", "FlushWorker"), "the pump"),
+}
 
 
 @functools.cache
@@ -46,9 +68,7 @@ def driven() -> list[str]:
             continue
         for method in node.body:
             if isinstance(method, ast.FunctionDef) and method.name in DRIVEN:
-                names = tuple(argument.arg for argument in method.args.args)
-                if names[: len(DRIVEN[method.name])] == DRIVEN[method.name]:
-                    found.append(f"{node.name}.{method.name}")
+                found.append(f"{node.name}.{method.name}")
     return found
 
 
@@ -59,7 +79,14 @@ def test_enough_is_found():
 
 @pytest.mark.parametrize("place", driven())
 def test_every_receiver_and_timer_has_a_domain(place):
+    if place.partition(".")[0] in DRIVEN_WITHIN:
+        assert row_of(place) is None
+        return
     assert row_of(place) is not None, f"say in core/fault_domains.py what goes when {place} fails"
+
+
+def test_who_is_driven_by_others_is_still_there():
+    assert {place.partition(".")[0] for place in driven()} >= DRIVEN_WITHIN.keys()
 
 
 def test_every_place_is_there_once():

@@ -97,6 +97,17 @@ def test_without_jetstream(plain_node):
     assert health(plain_node, **{"js-enabled-only": "1"})[0] == 503
 
 
+def test_a_closed_link_shows_without_jetstream_as_well(plain_node, monkeypatch):
+    monkeypatch.setattr(plain_node.links, "outages", lambda: [("a link", "a reason")])
+    status, view = healthz(plain_node, HealthzOptions(details=True))
+    text = "a link is closed until the next reload: a reason"
+    assert (status, view["errors"]) == (503, [{"type": "ACCOUNT", "error": text}])
+    assert healthz(plain_node, HealthzOptions(server_only=True))[0] == 200
+    monkeypatch.undo()
+    plain_node.is_half_reloaded = True
+    assert healthz(plain_node, HealthzOptions())[0] == 503
+
+
 def test_a_lame_duck_is_not_ready(node, now):
     node.enter_lame_duck(now)
     text = "failed to be ready for connections after 1ms: server"

@@ -1,4 +1,4 @@
-"""What callbacks of the loop raise is contained, or logged by the loop as ever."""
+"""What callbacks of the loop raise is contained."""
 
 from __future__ import annotations
 
@@ -75,19 +75,44 @@ def test_who_cannot_even_be_told_is_cut_off(running, on_loop, monkeypatch):
     on_loop(talk())
 
 
-def test_what_is_of_nobody_is_logged_by_the_loop(running, on_loop, monkeypatch):
+def test_what_is_of_nobody_is_counted_and_logged_once(running, on_loop, monkeypatch):
+    """Of a library's callbacks the table knows nothing; each was a traceback beside the log."""
+
     async def talk() -> None:
         async with running() as server:
             witness = await opened(server)
+            log: list[str] = []
+            server.containment._note = lambda level, text: log.append(text)
             loop = asyncio.get_running_loop()
-            logged = []
-            monkeypatch.setattr(loop, "default_exception_handler", logged.append)
-            loop.call_soon(lambda: 1 / 0)
+            said: list[dict[str, object]] = []
+            monkeypatch.setattr(loop, "default_exception_handler", said.append)
+            for _ in range(3):
+                loop.call_soon(lambda: 1 / 0)
             loop.call_exception_handler({"message": "no exception"})
             await asyncio.sleep(0)
             await asyncio.sleep(0)
-            assert len(logged) == 2 and server.containment.total == 0
+            assert [each["message"] for each in said] == ["no exception"]
+            assert server.containment.counts[Domain.REQUEST] == server.containment.total == 3
+            assert len(log) == 1 and "ZeroDivisionError" in log[0]
             assert await is_well(witness)
+
+    on_loop(talk())
+
+
+def test_what_is_not_contained_is_logged_by_the_loop(running, on_loop, monkeypatch):
+    async def talk() -> None:
+        async with running() as server:
+            await opened(server)
+            contain_callbacks(
+                asyncio.get_running_loop(), Containment(), server.pump.clock, server.failures.append
+            )
+            said: list[dict[str, object]] = []
+            loop = asyncio.get_running_loop()
+            monkeypatch.setattr(loop, "default_exception_handler", said.append)
+            loop.call_soon(lambda: 1 / 0)
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            assert [type(each["exception"]) for each in said] == [ZeroDivisionError]
 
     on_loop(talk())
 

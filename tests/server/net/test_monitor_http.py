@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import re
 import socket
 import struct
 import subprocess
@@ -15,16 +16,23 @@ import urllib.request
 from collections import Counter
 from http.client import IncompleteRead
 
+import h11
 import pytest
 import uvloop
 from jetstream_server.config.options import ServerOptions
+from jetstream_server.core.containment import Containment
+from jetstream_server.core.fault_domains import Domain
 from jetstream_server.jetstream.wire.go_json import encode
 from jetstream_server.monitor import long_view
 from jetstream_server.monitor.routes import MonitoringAnswer
 from jetstream_server.net import listening, monitor_http, readiness
 from jetstream_server.net.departures import PARTS_OF_TURN
+from jetstream_server.net.loop_errors import contain_callbacks
 from jetstream_server.net.monitor_http import MonitorHttp
+from starlette.applications import Starlette
 from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from tests.planted import PlantedError, plant
 
 
 def fetch(port: int, path: str) -> tuple[int, str, bytes]:
@@ -317,5 +325,141 @@ def test_connections_that_end_together_are_closed_in_turns(
             await until(lambda: sum(lost) == count)
             assert max(lost) <= PARTS_OF_TURN
             await monitor.stop()
+
+    on_loop(main())
+
+
+_CHUNKED = b"POST /varz HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+_QUESTION = b"GET /varz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+
+
+@contextlib.asynccontextmanager
+async def monitored(served):
+    listener = listening.bind("127.0.0.1", -1, "monitor port")
+    monitor = MonitorHttp(served.pump, listener)
+    await monitor.start()
+    yield listening.address_of(listener)
+    await monitor.stop()
+
+
+async def _head(reader) -> bytes:
+    head = await reader.readuntil(b"\r\n\r\n")
+    await reader.readexactly(int(re.search(rb"content-length: (\d+)", head)[1]))
+    return head
+
+
+@pytest.mark.parametrize("others", [0, 60])
+def test_a_body_that_is_none_behind_an_answer_ends_its_connection(
+    running, on_loop, caplog, capfd, others
+):
+    """It was refused once more, which HTTP does not allow, and that ended the process if it had to
+    wait for its turn behind others."""
+
+    async def main():
+        async with running() as served, monitored(served) as address:
+            reader, writer = await asyncio.open_connection(*address)
+            clients = [await asyncio.open_connection(*address) for _ in range(others)]
+            writer.write(_CHUNKED)
+            assert b"200 OK" in await _head(reader)
+            for _, other in clients:
+                other.write(_QUESTION)
+            writer.write(b"ZZ\r\n")
+            assert await reader.read() == b""
+            assert all([b"200 OK" in await each.read() for each, _ in clients])
+
+    on_loop(main())
+    assert not caplog.records and capfd.readouterr().err == ""
+
+
+def test_what_is_no_http_is_refused_without_a_word_in_the_log(running, on_loop, caplog, capfd):
+    async def main():
+        async with running() as served, monitored(served) as address:
+            reader, writer = await asyncio.open_connection(*address)
+            writer.write(b"bad bad\r\n\r\n")
+            assert (await reader.read()).startswith(b"HTTP/1.1 400 Bad Request\r\n")
+            # The same as a second question, and in the body of one that is not answered yet.
+            reader, writer = await asyncio.open_connection(*address)
+            writer.write(b"GET /varz HTTP/1.1\r\nHost: x\r\n\r\n")
+            await _head(reader)
+            writer.write(b"bad bad\r\n\r\n")
+            assert (await reader.read()).startswith(b"HTTP/1.1 400 Bad Request\r\n")
+            reader, writer = await asyncio.open_connection(*address)
+            writer.write(_CHUNKED + b"ZZ\r\n")
+            await reader.read()
+
+    on_loop(main())
+    assert not caplog.records and capfd.readouterr().err == ""
+
+
+def test_who_can_be_told_nothing_any_more_does_not_keep_the_server_from_its_end(
+    running, on_loop, monkeypatch, until
+):
+    """The end of all connections was an error then, and the exit code another one."""
+
+    async def main():
+        async with running() as served:
+            broken: list[monitor_http._Http] = []
+            made = monitor_http._Http.connection_made
+
+            def noted(self, transport):
+                broken.append(self)
+                made(self, transport)
+
+            monkeypatch.setattr(monitor_http._Http, "connection_made", noted)
+            async with monitored(served) as address:
+                ends = [await asyncio.open_connection(*address) for _ in range(2)]
+                await until(lambda: len(broken) == 2)
+                for each in broken:
+                    with pytest.raises(h11.LocalProtocolError):
+                        each.conn.send(h11.EndOfMessage())
+                    assert each.conn.our_state is h11.ERROR
+                broken[1].timeout_keep_alive_handler()
+                assert await ends[1][0].read() == b""
+
+    on_loop(main())
+
+
+@pytest.mark.parametrize("others", [0, 60])
+def test_a_question_that_trips_costs_its_connection(running, on_loop, monkeypatch, others):
+    taken = H11Protocol.data_received
+
+    def tripping(connection, data):
+        if b"poison" in data:
+            raise PlantedError("a question")
+        taken(connection, data)
+
+    monkeypatch.setattr(H11Protocol, "data_received", tripping)
+
+    async def main():
+        async with running() as served:
+            log: list[str] = []
+            containment = Containment(lambda level, text: log.append(text))
+            served.node.containment = containment
+            loop, failures = asyncio.get_running_loop(), []
+            contain_callbacks(loop, containment, served.pump.clock, failures.append)
+            async with monitored(served) as address:
+                clients = [await asyncio.open_connection(*address) for _ in range(others + 1)]
+                for _, writer in clients[:-1]:
+                    writer.write(_QUESTION)
+                clients[-1][1].write(b"GET /poison HTTP/1.1\r\n\r\n")
+                with contextlib.suppress(ConnectionError):
+                    assert await clients[-1][0].read() == b""
+                assert all([b"200 OK" in await each.read() for each, _ in clients[:-1]])
+            assert containment.counts[Domain.CONNECTION] == 1 and len(log) == 1
+            assert not failures
+
+    on_loop(main())
+
+
+def test_whatever_trips_behind_the_answer_is_contained(running, on_loop, monkeypatch):
+    async def main():
+        async with running() as served:
+            served.node.containment = containment = Containment(lambda level, text: None)
+            async with monitored(served) as address:
+                plant(monkeypatch, Starlette, "__call__")
+                reader, writer = await asyncio.open_connection(*address)
+                writer.write(_QUESTION)
+                assert (await reader.read()).startswith(b"HTTP/1.1 500 Internal Server Error")
+            assert containment.counts[Domain.REQUEST] == 1
 
     on_loop(main())

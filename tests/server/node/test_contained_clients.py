@@ -7,10 +7,13 @@ from jetstream_server.core.containment import Containment
 from jetstream_server.core.fault_domains import Domain
 from jetstream_server.monitor.system_events import SystemEvents
 from jetstream_server.node import session as sessions
+from jetstream_server.node.accounts.account import Account
+from jetstream_server.node.auth.password_inquiry import PasswordInquiry
+from jetstream_server.node.closed_connection import ClosedConnections
 from jetstream_server.node.session import Session
 from jetstream_server.protocol.ops import Connect, Ping, Pong, PubRun, Sub, Unsub, Violation
 
-from tests.planted import plant, planted
+from tests.planted import PlantedError, plant, planted
 
 SORRY = b"-ERR 'Internal Server Error'\r\n"
 
@@ -118,3 +121,89 @@ def test_events_that_cannot_be_made_are_left_out(node, make_client, containment,
     node.enter_lame_duck(client.now)
     node.stop(client.now)
     assert containment.counts[Domain.REQUEST] >= 5
+
+
+def subscribed(node, client, subjects):
+    """Have a client subscribe to all of them, in as many turns as that takes."""
+    lines = [b"SUB %b %d\r\n" % (subject, 10 + at) for at, subject in enumerate(subjects)]
+    client.session.feed(b"".join(lines))
+    while client.session.subscription_count < len(subjects):
+        node.run(client.now)
+
+
+def test_a_subscription_that_cannot_be_taken_out_costs_nobody_anything(
+    node, client, witness, containment, monkeypatch, log
+):
+    """Of a client with very many they are taken out by later turns, which belong to nobody."""
+    account = client.session.account
+    subscribed(node, client, [*(b"a.%d" % at for at in range(2000)), b"poison", b"behind"])
+    plant(monkeypatch, Account, "unsubscribe", lambda self, one: one.subject == b"poison")
+    node.close_session(client.session, "Client Closed")
+    while node.upkeep.is_waiting:
+        node.run(client.now)
+    assert containment.counts[Domain.REQUEST] == containment.total == 1
+    assert len(log) == 1 and "PlantedError" in log[0]
+    assert account.sublist.count == 2, "the witness's, and the one that could not be taken out"
+    assert witness.say(b"PUB news 2\r\nok\r\nPING\r\n") == b"MSG news 1 2\r\nok\r\nPONG\r\n"
+    assert witness.say(b"PUB poison 2\r\nok\r\nPING\r\n") == b"PONG\r\n"
+
+
+def test_imports_that_cannot_take_leave_are_not_tried_again_and_again(
+    node, client, witness, containment, monkeypatch
+):
+    tried = []
+
+    class Stuck:
+        is_over = False
+
+        def go_on(self) -> int:
+            tried.append(self)
+            raise PlantedError("an import")
+
+    node.upkeep.is_any = True
+    node.upkeep._followed.append(Stuck())
+    for _ in range(3):
+        node.run(client.now)
+    assert len(tried) == containment.total == 1 and not node.upkeep.is_waiting
+
+
+def test_a_look_at_a_clients_rights_costs_that_client(
+    node, client, witness, containment, monkeypatch
+):
+    subscribed(node, client, [b"a.%d" % at for at in range(1000)])
+    subscriptions = list(client.session.subscriptions.values())
+    plant(monkeypatch, Session, "review", lambda self, one: one is subscriptions[700])
+    node.upkeep.review(client.session, subscriptions)
+    while node.upkeep.is_waiting:
+        node.run(client.now)
+    assert client.read() == SORRY and client.session.closing
+    assert containment.counts[Domain.CONNECTION] == 1
+    assert witness.say(b"PING\r\n") == b"PONG\r\n"
+
+
+def test_a_client_that_cannot_be_remembered_is_forgotten_all_the_same(
+    node, client, witness, containment, monkeypatch
+):
+    """It leaves when all is acted on that it had said, in a turn that is no longer its own."""
+    cid = client.session.cid
+    plant(monkeypatch, ClosedConnections, "add", lambda self, one, at: one is client.session)
+    client.session.feed(b"PING\r\n" * 20_000)
+    assert client.session.has_postponed
+    node.close_session(client.session, "Client Closed")
+    assert cid in node.sessions
+    while cid in node.sessions:
+        node.run(client.now)
+    assert containment.counts[Domain.REQUEST] == containment.total == 1
+    assert client.session not in node.touched and not node.fed.is_any
+    assert witness.say(b"PUB news 2\r\nok\r\nPING\r\n") == b"MSG news 1 2\r\nok\r\nPONG\r\n"
+
+
+def test_a_password_whose_answer_trips_costs_its_connection(containment, client, monkeypatch):
+    inquiry = PasswordInquiry("10.0.0.1", client.session._password_compared)
+    plant(monkeypatch, PasswordInquiry, "answered")
+    try:
+        inquiry.answered(True)
+    except PlantedError as error:
+        incident = containment.contain(error, client.now)
+    assert incident.domain is Domain.CONNECTION
+    assert client.read() == SORRY and client.session.closing
