@@ -15,6 +15,7 @@ import urllib.error
 import urllib.request
 from collections import Counter
 from http.client import IncompleteRead
+from random import Random
 
 import h11
 import pytest
@@ -463,3 +464,64 @@ def test_whatever_trips_behind_the_answer_is_contained(running, on_loop, monkeyp
             assert containment.counts[Domain.REQUEST] == 1
 
     on_loop(main())
+
+
+_LINES = [
+    b"GET /varz HTTP/1.1\r\n", b"POST /varz HTTP/1.1\r\n", b"HEAD / HTTP/1.1\r\n",
+    b"GET /healthz HTTP/1.0\r\n", b"GET /%ff%00?limit=%ff HTTP/1.1\r\n", b"OPTIONS * HTTP/1.1\r\n",
+    b"GET http://x/varz HTTP/1.1\r\n", b"CONNECT x:1 HTTP/1.1\r\n", b"PRI * HTTP/2.0\r\n",
+    b"Host: x\r\n", b"Content-Length: 5\r\n", b"Content-Length: -1\r\n",
+    b"Content-Length: 99999999999999999999\r\n", b"Transfer-Encoding: chunked\r\n",
+    b"Transfer-Encoding: x\r\n", b"Expect: 100-continue\r\n", b"Connection: close\r\n",
+    b"Upgrade: websocket\r\nConnection: Upgrade\r\n", b": x\r\n", b"X: " + b"y" * 9000 + b"\r\n",
+    b"\r\n", b"\r\n", b"5\r\nhello\r\n", b"0\r\n\r\n", b"ZZ\r\n", b"f" * 20 + b"\r\n",
+    b"\xff\xfe\r\n", b"\x16\x03\x01\x02\x00", b"hello", b"a" * 70_000,
+]  # fmt: skip
+# So that most begin as requests do, and go on.
+_BEGINNINGS = [
+    b"", _CHUNKED, _QUESTION, b"GET /connz HTTP/1.1\r\nHost: x\r\n\r\n",
+    b"POST /varz HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\n",
+    b"POST /varz HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_whatever_is_asked_costs_only_who_asks(running, on_loop, caplog, capfd, seed):
+    """Pieces of HTTP in any order and any cut, of forty at once. Nothing is contained here: an
+    exception that anybody could bring about would fail."""
+    random = Random(seed)
+
+    async def ask(address) -> None:
+        reader, writer = await asyncio.open_connection(*address)
+        said = random.choice(_BEGINNINGS)
+        said += b"".join(random.choices(_LINES, k=random.randrange(8)))
+        with contextlib.suppress(OSError):  # it may have been cut off
+            while said:
+                size = random.choice((1, 20, len(said), len(said)))
+                writer.write(said[:size])
+                said = said[size:]
+                for _ in range(random.randrange(4)):
+                    await asyncio.sleep(0)
+            if random.random() < 0.3:
+                writer.transport.abort()
+                return
+            writer.write_eof()
+            await reader.read()
+        writer.close()
+
+    async def main():
+        async with running() as served, monitored(served) as address:
+            witness = await served.connect()
+            for _ in range(5):
+                async with asyncio.timeout(60):
+                    await asyncio.gather(*(ask(address) for _ in range(40)))
+                    reader, writer = await asyncio.open_connection(*address)
+                    writer.write(_QUESTION)
+                    assert b"200 OK" in await reader.read()
+                    witness[1].write(b"PING\r\n")
+                    assert await witness[0].readline() == b"PONG\r\n"
+
+    on_loop(main())
+    # The clients of this test are on the same loop, which says so when they write on to nobody.
+    said = [each for each in caplog.records if "socket.send() raised" not in each.message]
+    assert not said and capfd.readouterr().err == ""
