@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -303,9 +305,8 @@ ELSEWHERE = {
     "LameDuck.run": "`test_a_lame_duck_that_trips_closes_everybody`",
     "_Http.go_on": "`test_a_question_that_trips_costs_its_connection`",
     "PasswordInquiry.answered": "`test_a_password_whose_answer_trips_costs_its_connection`",
-    **dict.fromkeys(
-        ("LayeredConnection.go_on", "UpgradingConnection.go_on"), "here are no sockets: nowhere"
-    ),
+    "UpgradingConnection.go_on": "`test_a_handshake_that_trips_costs_its_connection`",
+    "LayeredConnection.go_on": "`test_what_trips_behind_a_handshake_costs_its_connection`",
     **dict.fromkeys(
         (
             "Pull.tick",
@@ -318,13 +319,16 @@ ELSEWHERE = {
             "_Wide.go_on",
             "_Crowded.receive",
         ),
-        "nowhere: what drives them is in the table as well, and is driven here",
+        "`test_a_place_of_a_rare_day_that_trips_costs_what_the_table_says`",
     ),
 }
 
 
 def test_what_is_driven_elsewhere_is_still_there():
     assert set(driven()) >= ELSEWHERE.keys()
+    sources = "".join(path.read_text() for path in Path(__file__).parent.rglob("test_*.py"))
+    named = set(re.findall(r"`(test_\w+)`", "".join(ELSEWHERE.values())))
+    assert len(named) == 7 and not [each for each in named if f"def {each}(" not in sources]
 
 
 @pytest.mark.parametrize(
@@ -347,6 +351,60 @@ def test_a_place_that_trips_costs_what_the_table_says(world, monkeypatch, place)
     world.wait(130 * SECOND)
     # All is as it was, but for what trips on the same input again, or was never made.
     assert [each for each in world.health() if "stays offline" not in each["error"]] == []
+
+
+def a_rare_day(world: Whole) -> None:
+    """Do what few do: batches, messages for very many, traces, answers in slices."""
+    a, crowd = world.connect("a"), world.connect("a")
+    tried(a.stream, "B", allow_atomic=True, allow_direct=True)
+    tried(a.stream, "F", allow_batched=True)
+    tried(a.consumer, "Q", "B")
+    for number, commit in ((1, b""), (2, b"Nats-Batch-Commit: 1\r\n")):
+        batch = b"NATS/1.0\r\nNats-Batch-Id: b\r\nNats-Batch-Sequence: %d\r\n" % number
+        a.publish("b.a", b"x", "_INBOX.b", batch + commit + b"\r\n")
+    for number, operation in ((1, 0), (2, 2)):
+        a.publish("f.a", b"x", f"_INBOX.f.q.1.ok.{number}.{operation}.$FI")
+    for number in range(40):
+        a.store(f"b.{number}", b"x")
+    wish = b'{"batch":9,"expires":3000000000,"idle_heartbeat":1000000000}'
+    a.publish("$JS.API.CONSUMER.MSG.NEXT.B.Q", b'{"batch":100,"no_wait":true}', "_INBOX.p")
+    a.publish("$JS.API.CONSUMER.MSG.NEXT.B.Q", wish, "_INBOX.p")
+    world.wait(2 * SECOND)
+    for get in (b'{"multi_last":["b.*"],"batch":30}', b'{"batch":30,"seq":1}'):
+        line = b"PUB $JS.API.DIRECT.GET.B _INBOX.g %d\r\n%b\r\n" % (len(get), get)
+        a.say(line * 60)  # more than a turn takes on
+    for first in range(0, 6000, 500):
+        crowd.say(b"".join(b"SUB wide %d\r\n" % (10 + at) for at in range(first, first + 500)))
+    for headers in (b"", b"NATS/1.0\r\nNats-Trace-Dest: traced\r\n\r\n"):
+        for _ in range(3):
+            a.publish("wide", b"x", "_INBOX.w", headers)
+            crowd.read()
+    world.wait(5 * SECOND)
+
+
+RARE = sorted(place for place, where in ELSEWHERE.items() if "of_a_rare_day" in where)
+
+
+@pytest.mark.parametrize("place", RARE)
+def test_a_place_of_a_rare_day_that_trips_costs_what_the_table_says(world, monkeypatch, place):
+    monkeypatch.setattr("jetstream_server.jetstream.streams.reads.direct_search._SLICE_BYTES", 100)
+    if place.startswith("_Crowded"):
+        for module in ("match", "sublist"):
+            name = f"jetstream_server.core.{module}.COLLECTED_AT_ONCE_MAX"
+            monkeypatch.setattr(name, 3000, raising=False)
+    witness = witness_of(world)
+    tripped: list[str] = []
+    plant(monkeypatch, named(place), place.split(".")[1], once(tripped, lambda *given: True))
+    a_rare_day(world)
+    assert tripped, f"nothing in this day drives {place}"
+    row = row_of(place)
+    assert row is not None and world.containment.total == 1
+    # What somebody publishes is delivered in the publisher's own turn, and then costs that.
+    counts = world.containment.counts
+    assert counts[row.domain] + counts[Domain.CONNECTION] == 1
+    assert is_served(world, witness)
+    world.wait(130 * SECOND)
+    assert world.health() == []
 
 
 def test_a_lame_duck_that_trips_closes_everybody(world, monkeypatch):

@@ -14,8 +14,11 @@ from typing import Any
 import pytest
 from jetstream_server.base.clock import MILLISECOND, SECOND
 from jetstream_server.config.options import TlsOptions
+from jetstream_server.core.containment import Containment
+from jetstream_server.core.fault_domains import Domain
 from jetstream_server.net.layered_connection import LayeredConnection
 from jetstream_server.net.listener_terms import ListenerTerms
+from jetstream_server.net.loop_errors import contain_callbacks
 from jetstream_server.net.tls_context import make_context
 from jetstream_server.net.tls_layer import TlsLayer
 from jetstream_server.net.upgrading_connection import UpgradingConnection
@@ -25,6 +28,7 @@ from jetstream_server.net.websocket_upgrade import WebsocketRules
 from jetstream_server.node.listener import Listener
 from jetstream_server.node.session import Session
 
+from tests.planted import plant
 from tests.server.net.plug import Plug
 
 Scene = Callable[[Any], Awaitable[None]]
@@ -87,6 +91,61 @@ def test_who_goes_away_leaves_nothing(play: Any, until: Any) -> None:
         await until(lambda: not server.node.sessions)
         assert server.node.stats.total_connections == 1
         assert len(list(server.node.closed)) == 1
+
+    play(PLAIN, scene)
+
+
+def _is_poison(connection: object, data: bytes) -> bool:
+    return b"poison" in data
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_a_handshake_that_trips_costs_its_connection(
+    play: Any, until: Any, monkeypatch: Any, waits: bool
+) -> None:
+    plant(monkeypatch, UpgradingConnection, "_take", _is_poison)
+
+    async def scene(server: Any) -> None:
+        server.node.containment = containment = Containment(lambda level, text: None)
+        contain_callbacks(
+            asyncio.get_running_loop(), containment, server.pump.clock, server.errors.append
+        )
+        clients = [await asyncio.open_connection("127.0.0.1", server.port) for _ in range(2)]
+        if waits:  # behind others, so that it goes on in another turn
+            server.pump.handshakes._left = 0
+        clients[0][1].write(b"GET /poison HTTP/1.1\r\n\r\n")
+        with contextlib.suppress(ConnectionError):
+            assert await clients[0][0].read() == b""
+        clients[1][1].write(HEAD)
+        await clients[1][0].readuntil(b"INFO ")
+        assert containment.counts[Domain.CONNECTION] == containment.total == 1
+        clients[1][1].close()
+        await until(lambda: not server.node.sessions)
+
+    play(PLAIN, scene)
+
+
+def test_what_trips_behind_a_handshake_costs_its_connection(
+    play: Any, until: Any, monkeypatch: Any
+) -> None:
+    plant(monkeypatch, LayeredConnection, "_take", _is_poison)
+
+    async def scene(server: Any) -> None:
+        # A session is given its node's when it begins.
+        server.node.containment = containment = Containment(lambda level, text: None)
+        clients = [await asyncio.open_connection("127.0.0.1", server.port) for _ in range(2)]
+        for reader, writer in clients:
+            writer.write(HEAD)
+            await reader.readuntil(b"INFO ")
+        first, _ = server.pump.connections.values()
+        first.go_on(frame(b"poison"))
+        assert b"Internal Server Error" in await clients[0][0].read()
+        clients[1][1].write(frame(b"PING\r\n"))
+        await clients[1][0].readuntil(b"PONG\r\n")
+        assert containment.counts[Domain.CONNECTION] == containment.total == 1
+        for _, writer in clients:
+            writer.close()
+        await until(lambda: not server.node.sessions)
 
     play(PLAIN, scene)
 
