@@ -46,3 +46,13 @@ def test_what_holds_a_time_has_no_size(player):
             "ok",
             "PONG",
         ]
+
+
+def test_the_size_of_stored_advisories_is_masked_and_no_other(player):
+    assert player  # it makes the package importable
+    masked = importlib.import_module("tests.parity.transcript").masked
+    told = '{"config":{"subjects":["$JS.EVENT.ADVISORY.STREAM.>"]},"state":{"messages":1,"bytes":22'
+    assert masked(told + '4,"x":5}}') == masked(told + '5,"x":5}}')
+    assert '"bytes":<bytes>,"x":5' in masked(told + '4,"x":5}}')
+    other = '{"config":{"subjects":["a"]},"state":{"messages":1,"bytes":224}}'
+    assert masked(other) == other
